@@ -71,7 +71,8 @@ static void append_query(const char *query, struct buf *out)
 }
 
 /* Returns the names of the signed headers. */
-static const char *append_headers(const struct aws_keys *keys, const struct aws_request *r, const char *date, struct buf *out)
+static const char *append_headers(
+    const struct aws_keys *keys, const struct aws_request *r, const char *date, struct buf *out)
 {
     bool has_session = keys->session[0] != '\0';
     if (r->content_type)
@@ -111,7 +112,9 @@ void aws_sign(const struct aws_keys *keys, const struct aws_request *r, usec_t t
     buf_printf(headers, "X-Amz-Date: %s\r\n", date);
     if (keys->session[0] != '\0')
         buf_printf(headers, "X-Amz-Security-Token: %s\r\n", keys->session);
-    buf_printf(headers, "Authorization: AWS4-HMAC-SHA256 Credential=%s/%s, SignedHeaders=%s, Signature=", keys->id, scope, names);
+    buf_printf(headers,
+        "Authorization: AWS4-HMAC-SHA256 Credential=%s/%s, SignedHeaders=%s, Signature=", keys->id, scope,
+        names);
     append_digest(headers, signature);
     buf_append_str(headers, "\r\n");
     buf_free(&text);
@@ -163,5 +166,7 @@ int aws_keys_read(const char *path, struct aws_keys *out, struct error *error)
     }
     buf_free(&text);
     is_good = is_good && out->id[0] != '\0' && out->secret[0] != '\0';
-    return is_good ? 0 : error_set(error, -1, "%s: no aws_access_key_id and aws_secret_access_key in [default]", path);
+    return is_good ? 0
+                   : error_set(
+                         error, -1, "%s: no aws_access_key_id and aws_secret_access_key in [default]", path);
 }

@@ -36,7 +36,7 @@ struct sender {
     bool lines; /* an LF follows each message */
     const char *content_type;
     const char *sns_topic, *credentials; /* NULL: messages are sent as they are */
-    struct json_fields *key; /* field of --order-by; NULL: the option is not set */
+    struct json_fields *key;             /* field of --order-by; NULL: the option is not set */
     size_t parallel;
     struct sending *sendings; /* array of `parallel` sendings */
     struct refused *refused;  /* array of `parallel` refused messages */
@@ -114,7 +114,8 @@ static int check_sns(struct options *o, struct error *error)
     if (options_int(o, "batch") > 1 || strcmp(options_string(o, "method"), "POST") != 0)
         return options_refuse(o, "sns_topic", error, "requires batch 1 and the method POST");
     if (strstr(options_string(o, "destination"), "%s") || options_text(o, "destination_token_file"))
-        return options_refuse(o, "sns_topic", error, "excludes %%s in the destination and destination_token_file");
+        return options_refuse(
+            o, "sns_topic", error, "excludes %%s in the destination and destination_token_file");
     return 0;
 }
 
@@ -228,8 +229,8 @@ static int make_publish(struct sending *g, struct dispatcher *x, struct dispatch
     char *id = mem_printf("%s-%" PRIu64, dispatcher_queue_id(x), run->messages[0]->id);
     sns_append_body(s->sns_topic, run->messages[0]->text, id, &g->body);
     free(id);
-    if (sns_append_headers(s->sns_topic, s->credentials, http_pool_host_header(g->host), g->target.ptr, buf_bytes(&g->body),
-            clock_wall(), &g->headers, &error) == 0)
+    if (sns_append_headers(s->sns_topic, s->credentials, http_pool_host_header(g->host), g->target.ptr,
+            buf_bytes(&g->body), clock_wall(), &g->headers, &error) == 0)
         return 0;
     g->run = NULL;
     dispatcher_down(x, run, error.text, QUEUEREADER_BACKOFF);

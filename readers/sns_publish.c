@@ -19,7 +19,8 @@ static bool split(const char *topic, struct bytes parts[PARTS])
 bool sns_topic_is_valid(const char *topic)
 {
     struct bytes parts[PARTS];
-    bool is_valid = split(topic, parts) && bytes_equal_str(parts[PART_ARN], "arn") && bytes_equal_str(parts[PART_SERVICE], "sns");
+    bool is_valid = split(topic, parts) && bytes_equal_str(parts[PART_ARN], "arn") &&
+                    bytes_equal_str(parts[PART_SERVICE], "sns");
     for (size_t i = 0; i < PARTS && is_valid; i++)
         is_valid = bytes_are_of_name(parts[i]) && parts[i].len < 100 + 200 * (i == PART_NAME);
     return is_valid;

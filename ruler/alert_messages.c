@@ -17,7 +17,8 @@ static void print_labels(const char *name, const struct label_set *labels, struc
 static void print_times(const struct alert *a, int64_t ends, struct buf *out)
 {
     char starts_text[TIME_TEXT], ends_text[TIME_TEXT];
-    buf_printf(out, ",\"startsAt\":\"%s\",\"endsAt\":\"%s\"", time_write(a->fired_at > 0 ? a->fired_at : a->active_at, starts_text),
+    buf_printf(out, ",\"startsAt\":\"%s\",\"endsAt\":\"%s\"",
+        time_write(a->fired_at > 0 ? a->fired_at : a->active_at, starts_text),
         ends > 0 ? time_write(ends, ends_text) : "0001-01-01T00:00:00Z");
 }
 
@@ -30,12 +31,14 @@ static bool is_news(struct alert *a, enum alert_way way, int64_t now)
     return a->state != ALERT_PENDING && sent->state != a->state;
 }
 
-static void begin_alertmanager(struct message_batch *b, const struct message_rules *rules, int64_t now, size_t max_bytes)
+static void begin_alertmanager(
+    struct message_batch *b, const struct message_rules *rules, int64_t now, size_t max_bytes)
 {
     for (size_t i = 0; i < b->n && b->lines.len < max_bytes; i++) {
         struct alert *a = b->all[i];
         bool is_firing = a->state == ALERT_FIRING;
-        if (!is_news(a, WAY_ALERTMANAGER, now) && (!is_firing || now - a->sent[WAY_ALERTMANAGER].at < rules->resend_delay))
+        if (!is_news(a, WAY_ALERTMANAGER, now) &&
+            (!is_firing || now - a->sent[WAY_ALERTMANAGER].at < rules->resend_delay))
             continue;
         a->in_flight[WAY_ALERTMANAGER] = a->state;
         buf_printf(&b->lines, "[{\"labels\":%s", a->key);
@@ -107,7 +110,9 @@ static void print_notice(const struct notice_group *g, struct buf *out)
         intersect(&common, &g->members[i]->labels);
         intersect(&annotations, &g->members[i]->annotations);
     }
-    buf_printf(out, "{\"version\":\"4\",\"status\":\"%s\",\"receiver\":\"millrace\",\"externalURL\":\"\",\"truncatedAlerts\":0,\"groupKey\":",
+    buf_printf(out,
+        "{\"version\":\"4\",\"status\":\"%s\",\"receiver\":\"millrace\",\"externalURL\":\"\","
+        "\"truncatedAlerts\":0,\"groupKey\":",
         g->n_firing > 0 ? "firing" : "resolved");
     buf_append_json(out, bytes_str(g->key));
     print_title(g, &common, out);
@@ -138,7 +143,8 @@ static int compare_groups(const void *a, const void *b)
 }
 
 /* Makes a notice of alerts with one key, if it is due. */
-static void make_notice(struct message_batch *b, const struct grouped *all, size_t n, const struct message_rules *rules, int64_t now)
+static void make_notice(struct message_batch *b, const struct grouped *all, size_t n,
+    const struct message_rules *rules, int64_t now)
 {
     struct notice_group g = {.key = all[0].key};
     int64_t last = 0, first_news = INT64_MAX;
@@ -168,8 +174,8 @@ static void make_notice(struct message_batch *b, const struct grouped *all, size
     label_set_free(&g.labels);
 }
 
-static void begin_notices(struct message_batch *b, const struct message_rules *rules, const struct silences *silences,
-    int64_t now, size_t max_bytes)
+static void begin_notices(struct message_batch *b, const struct message_rules *rules,
+    const struct silences *silences, int64_t now, size_t max_bytes)
 {
     struct grouped *all = mem_alloc((b->n + 1) * sizeof *all);
     size_t n = 0, end;
@@ -178,7 +184,8 @@ static void begin_notices(struct message_batch *b, const struct message_rules *r
         bool is_silenced = silences_match(silences, &a->labels, now);
         if (a->state == ALERT_RESOLVED && is_silenced)
             a->sent[WAY_NOTICES] = (struct alert_sent){ALERT_RESOLVED, now};
-        if (is_silenced || a->state == ALERT_PENDING || (a->state == ALERT_RESOLVED && !is_news(a, WAY_NOTICES, now)))
+        if (is_silenced || a->state == ALERT_PENDING ||
+            (a->state == ALERT_RESOLVED && !is_news(a, WAY_NOTICES, now)))
             continue;
         struct label_set labels = {0};
         struct buf key = {0};
@@ -212,7 +219,10 @@ void alert_messages_begin(struct message_batch *b, enum alert_way way, const str
 
 void alert_messages_heartbeat(struct message_batch *b, int64_t now)
 {
-    struct alert a = {.state = ALERT_FIRING, .active_at = now, .fired_at = now, .key = (char[]){"{\"alertname\":\"Watchdog\"}"}};
+    struct alert a = {.state = ALERT_FIRING,
+        .active_at = now,
+        .fired_at = now,
+        .key = (char[]){"{\"alertname\":\"Watchdog\"}"}};
     struct notice_group g = {.members = {&a}, .n = 1, .n_firing = 1, .key = a.key};
     label_set_put(&a.labels, BYTES_LITERAL("alertname"), BYTES_LITERAL("Watchdog"));
     g.labels = a.labels;
@@ -235,4 +245,3 @@ void alert_messages_end(struct message_batch *b, enum alert_way way, bool is_sto
     buf_free(&b->lines);
     *b = (struct message_batch){0};
 }
-

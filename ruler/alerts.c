@@ -68,13 +68,15 @@ static int make_alerts(struct alert_list *out, const struct rule *rule, const st
     uint64_t limit, int64_t now, struct error *error)
 {
     if (limit > 0 && result->n > limit)
-        return error_set(error, -1, "the result has %zu samples, more than the limit %" PRIu64, result->n, limit);
+        return error_set(
+            error, -1, "the result has %zu samples, more than the limit %" PRIu64, result->n, limit);
     for (size_t i = 0; i < result->n; i++)
         *ARRAY_ADD(out->all, out->n, out->cap) = alert_new(rule, &result->all[i], now);
     alerts_sort(out);
     for (size_t i = 1; i < out->n; i++)
         if (strcmp(out->all[i - 1]->key, out->all[i]->key) == 0)
-            return error_set(error, -1, "two samples have the same labels %.500s after the labels of the rule", out->all[i]->key);
+            return error_set(error, -1,
+                "two samples have the same labels %.500s after the labels of the rule", out->all[i]->key);
     return 0;
 }
 
@@ -228,12 +230,15 @@ void alert_print(const struct alert *a, struct buf *out)
 {
     buf_printf(out, "{\"labels\":%s,\"annotations\":", a->key);
     label_set_print(&a->annotations, out);
-    buf_printf(out, ",\"state\":\"%s\",\"active_at\":%" PRId64 ",\"fired_at\":%" PRId64 ",\"resolved_at\":%" PRId64
-                    ",\"kept_since\":%" PRId64, alert_state_name(a->state), a->active_at, a->fired_at, a->resolved_at, a->kept_since);
+    buf_printf(out,
+        ",\"state\":\"%s\",\"active_at\":%" PRId64 ",\"fired_at\":%" PRId64 ",\"resolved_at\":%" PRId64
+        ",\"kept_since\":%" PRId64,
+        alert_state_name(a->state), a->active_at, a->fired_at, a->resolved_at, a->kept_since);
     print_text(out, "value", a->value);
     buf_append_str(out, ",\"sent\":[");
     for (size_t w = 0; w < ALERT_WAYS; w++)
-        buf_printf(out, "%s{\"state\":\"%s\",\"at\":%" PRId64 "}", w > 0 ? "," : "", alert_state_name(a->sent[w].state), a->sent[w].at);
+        buf_printf(out, "%s{\"state\":\"%s\",\"at\":%" PRId64 "}", w > 0 ? "," : "",
+            alert_state_name(a->sent[w].state), a->sent[w].at);
     buf_append_str(out, "]}");
 }
 
@@ -258,8 +263,9 @@ bool alert_read(struct alert_list *list, const struct json_doc *d)
 {
     struct alert *a = mem_zalloc(sizeof *a);
     char value[64] = "";
-    bool is_good = label_set_read(&a->labels, d, "/labels") && label_set_read(&a->annotations, d, "/annotations") &&
-                   read_state(d, "/state", &a->state) && json_doc_copy(d, value, sizeof value, "/value");
+    bool is_good = label_set_read(&a->labels, d, "/labels") &&
+                   label_set_read(&a->annotations, d, "/annotations") && read_state(d, "/state", &a->state) &&
+                   json_doc_copy(d, value, sizeof value, "/value");
     for (size_t w = 0; w < ALERT_WAYS && is_good; w++) {
         char pointer[40];
         snprintf(pointer, sizeof pointer, "/sent/%zu/state", w);

@@ -64,8 +64,8 @@ static void on_done(enum http_client_result outcome, const struct http_reply_vie
     stats_add(t->evaluator->evaluations, 1);
     stats_add(t->evaluator->failures, rule->error != NULL);
     if (rule->error && !had_error)
-        log_warn("rule cannot be evaluated", LOG_S("group", t->run->group->name), LOG_S("rule", rule->rule->name),
-            LOG_S("error", rule->error));
+        log_warn("rule cannot be evaluated", LOG_S("group", t->run->group->name),
+            LOG_S("rule", rule->rule->name), LOG_S("error", rule->error));
     if (++t->at < t->run->group->n_rules)
         ask(t);
     else
@@ -81,14 +81,15 @@ static void ask(struct turn *t)
     url_encode(bytes_str(t->run->rules[t->at].rule->expr), &body);
     buf_printf(&body, "&time=%" PRId64 ".%03" PRId64, time / 1000, time % 1000);
     t->began = clock_monotonic();
-    t->call = http_pool_request(http_pool_single(c->pool), &(struct http_call_spec){.method = "POST",
-                                                               .target = "/api/v1/query",
-                                                               .content_type = "application/x-www-form-urlencoded",
-                                                               .body = buf_bytes(&body),
-                                                               .timeout = c->timeout,
-                                                               .may_resend = true,
-                                                               .arg = t,
-                                                               .on_done = on_done});
+    t->call =
+        http_pool_request(http_pool_single(c->pool), &(struct http_call_spec){.method = "POST",
+                                                         .target = "/api/v1/query",
+                                                         .content_type = "application/x-www-form-urlencoded",
+                                                         .body = buf_bytes(&body),
+                                                         .timeout = c->timeout,
+                                                         .may_resend = true,
+                                                         .arg = t,
+                                                         .on_done = on_done});
     buf_free(&body);
 }
 
@@ -160,7 +161,8 @@ struct evaluator *evaluator_new(const struct evaluator_config *config)
     e->config = *config;
     e->evaluations = stats_counter(s, "evaluations_total", NULL, "Evaluations of rules");
     e->failures = stats_counter(s, "evaluation_failures_total", NULL, "Evaluations of rules that failed");
-    e->skipped = stats_counter(s, "evaluations_skipped_total", NULL, "Slots of groups without an evaluation, because the one before lasted");
+    e->skipped = stats_counter(s, "evaluations_skipped_total", NULL,
+        "Slots of groups without an evaluation, because the one before lasted");
     return e;
 }
 

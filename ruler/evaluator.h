@@ -19,9 +19,9 @@ struct outbox;
 
 struct evaluator_config {
     struct daemon *daemon;
-    struct http_pool *pool; /* the source of metrics, one server; freed after the evaluator */
-    struct outbox *outbox;  /* NULL: nothing is published */
-    usec_t timeout;         /* of a query */
+    struct http_pool *pool;    /* the source of metrics, one server; freed after the evaluator */
+    struct outbox *outbox;     /* NULL: nothing is published */
+    usec_t timeout;            /* of a query */
     void (*on_end)(void *arg); /* called after each evaluation of a group */
     void *arg;
 };

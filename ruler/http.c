@@ -34,7 +34,8 @@ static void on_alerts(struct http_request *req, void *ctx)
 static void reply_saved(struct http_request *req, struct ruler *r, const char *id)
 {
     if (ruler_save(r) != 0)
-        http_problem(req, 503, "storage-failed", NULL, "the silence is in force, but the state file cannot be written");
+        http_problem(req, 503, "storage-failed", NULL,
+            "the silence is in force, but the state file cannot be written");
     else
         http_replyf(req, 200, "application/json", "{\"silenceID\":\"%s\"}\n", id);
 }
@@ -44,7 +45,8 @@ static void add_silence(struct http_request *req, struct ruler *r)
     struct error error;
     const char *id;
     struct json_doc *d = json_doc_parse(http_body(req));
-    int rc = d ? silences_add(&r->silences, d, ruler_now(r), &id, &error) : error_set(&error, -1, "the body is not JSON");
+    int rc = d ? silences_add(&r->silences, d, ruler_now(r), &id, &error)
+               : error_set(&error, -1, "the body is not JSON");
     json_doc_free(&d);
     if (rc == 0)
         reply_saved(req, r, id);
@@ -87,8 +89,10 @@ static void on_silences(struct http_request *req, void *ctx)
 }
 
 const struct http_route ruler_routes[] = {
-    HTTP_ROUTE("/api/v1/rules", HTTP_GET_, HTTP_ROUTE_LENIENT, on_rules, "", "the rules and their alerts, as Prometheus gives them"),
-    HTTP_ROUTE("/api/v1/alerts", HTTP_GET_, HTTP_ROUTE_LENIENT, on_alerts, "", "pending and firing alerts, as Prometheus gives them"),
+    HTTP_ROUTE("/api/v1/rules", HTTP_GET_, HTTP_ROUTE_LENIENT, on_rules, "",
+        "the rules and their alerts, as Prometheus gives them"),
+    HTTP_ROUTE("/api/v1/alerts", HTTP_GET_, HTTP_ROUTE_LENIENT, on_alerts, "",
+        "pending and firing alerts, as Prometheus gives them"),
     {.path = "/silences",
         .methods = HTTP_GET_ | HTTP_POST_ | HTTP_DELETE_,
         .max_body = SILENCE_MAX,

@@ -87,14 +87,3 @@ bool label_set_read(struct label_set *s, const struct json_doc *d, const char *p
     }
     return is_good;
 }
-
-bool label_name_is_valid(struct bytes text)
-{
-    for (size_t i = 0; i < text.len; i++) {
-        char c = text.ptr[i];
-        bool is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-        if (!is_letter && (i == 0 || c < '0' || c > '9'))
-            return false;
-    }
-    return text.len > 0;
-}

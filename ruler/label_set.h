@@ -31,7 +31,4 @@ void label_set_print(const struct label_set *s, struct buf *out);
 /* Adds the members of a JSON object. Returns false if the value at `pointer` is not an object of texts. */
 bool label_set_read(struct label_set *s, const struct json_doc *d, const char *pointer);
 
-/* True if `text` is a name of labels: [A-Za-z_][A-Za-z0-9_]*. */
-bool label_name_is_valid(struct bytes text);
-
 #endif

@@ -15,8 +15,9 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
-#define SAVE_EVERY (60 * USEC_PER_SEC) /* so that the time of the last evaluation is about right after a kill */
-#define PUT_MAX ((size_t)1 << 20)      /* bytes of messages in a request */
+#define SAVE_EVERY                                                                                           \
+    (60 * USEC_PER_SEC)           /* so that the time of the last evaluation is about right after a kill */
+#define PUT_MAX ((size_t)1 << 20) /* bytes of messages in a request */
 #define PUBLISH_MAX ((size_t)8 << 20)
 
 /* A way out for alerts. */
@@ -124,8 +125,8 @@ static void hangup(void *ctx)
     struct error error;
     struct buf state = {0};
     int rc = ruler_read_rules(daemon_options(w->ruler.daemon), &groups, &error);
-    daemon_set_notice(w->ruler.daemon, "files", NOTICE_WARNING, "correct the file; then reload with SIGHUP; the earlier rules stay",
-        rc == 0 ? NULL : error.text);
+    daemon_set_notice(w->ruler.daemon, "files", NOTICE_WARNING,
+        "correct the file; then reload with SIGHUP; the earlier rules stay", rc == 0 ? NULL : error.text);
     if (rc != 0)
         return;
     for (size_t i = 0; i < ALERT_WAYS; i++)
@@ -144,7 +145,8 @@ static void hangup(void *ctx)
     log_info("rules read", LOG_U("groups", book->groups.n));
 }
 
-static struct http_pool *open_pool(struct wiring *w, const char *url, const char *token, usec_t timeout, struct error *error)
+static struct http_pool *open_pool(
+    struct wiring *w, const char *url, const char *token, usec_t timeout, struct error *error)
 {
     struct options *o = daemon_options(w->ruler.daemon);
     return daemon_pool_new(w->ruler.daemon, options_string(o, token),
@@ -158,10 +160,12 @@ static struct http_pool *open_pool(struct wiring *w, const char *url, const char
 
 static int open_peers(struct wiring *w, struct options *o, struct error *error)
 {
-    usec_t timeout = options_int(o, "request_timeout") * USEC_PER_MSEC, min = options_int(o, "backoff_min") * USEC_PER_MSEC,
+    usec_t timeout = options_int(o, "request_timeout") * USEC_PER_MSEC,
+           min = options_int(o, "backoff_min") * USEC_PER_MSEC,
            max = options_int(o, "backoff_max") * USEC_PER_MSEC;
     struct daemon *d = w->ruler.daemon;
-    w->source = open_pool(w, options_string(o, "metricdb_url"), "metricdb_token_file", options_int(o, "query_timeout") * USEC_PER_MSEC, error);
+    w->source = open_pool(w, options_string(o, "metricdb_url"), "metricdb_token_file",
+        options_int(o, "query_timeout") * USEC_PER_MSEC, error);
     w->pubsub = open_pool(w, peer_url(o, "pubsub"), "pubsub_token_file", timeout, error);
     w->queue = open_pool(w, peer_url(o, "simplequeue"), "queue_token_file", timeout, error);
     if (!w->source || !w->pubsub || !w->queue)
@@ -329,7 +333,8 @@ int main(int argc, char **argv)
 {
     static const struct daemon_spec spec = {
         .name = "ruler",
-        .summary = "evaluates rules over metrics, records their results in a stream and puts alerts into queues",
+        .summary =
+            "evaluates rules over metrics, records their results in a stream and puts alerts into queues",
         .options = ruler_settings,
         .default_port = PORT_RULER,
         .routes = ruler_routes,

@@ -30,7 +30,8 @@ static void on_outcome(const struct publisher_outcome *outcome, void *arg)
         stats_add(o->stored, o->n);
     } else {
         stats_add(o->failed, 1);
-        log_warn("alerts not stored in the queue", LOG_S("queue", o->config.queue), LOG_S("error", outcome->why));
+        log_warn(
+            "alerts not stored in the queue", LOG_S("queue", o->config.queue), LOG_S("error", outcome->why));
         wait = wait > 0 ? wait : backoff_failed(&o->backoff);
         event_add(o->timer, &(struct timeval){wait / USEC_PER_SEC, wait % USEC_PER_SEC});
     }
@@ -76,8 +77,10 @@ struct outgoing *outgoing_new(const struct outgoing_config *config)
     o->publisher = publisher_new(&(struct publisher_config){
         .pool = config->pool, .queue = config->queue, .on_outcome = on_outcome, .arg = o});
     snprintf(labels, sizeof labels, "queue=\"%s\"", config->queue);
-    o->stored = stats_counter(config->stats, "messages_stored_total", labels, "Messages about alerts that a queue has stored");
-    o->failed = stats_counter(config->stats, "puts_failed_total", labels, "Failed puts of messages about alerts; they are repeated");
+    o->stored = stats_counter(
+        config->stats, "messages_stored_total", labels, "Messages about alerts that a queue has stored");
+    o->failed = stats_counter(config->stats, "puts_failed_total", labels,
+        "Failed puts of messages about alerts; they are repeated");
     return o;
 }
 

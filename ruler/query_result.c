@@ -23,7 +23,8 @@ static bool read_item(const struct json_doc *item, size_t i, void *arg)
 {
     struct result_sample *s = add(arg);
     (void)i;
-    return label_set_read(&s->labels, item, "/metric") && read_value(json_doc_text(item, "/value/1"), &s->value);
+    return label_set_read(&s->labels, item, "/metric") &&
+           read_value(json_doc_text(item, "/value/1"), &s->value);
 }
 
 int query_result_read(struct bytes body, int status, struct query_result *out, struct error *error)
@@ -35,9 +36,12 @@ int query_result_read(struct bytes body, int status, struct query_result *out, s
         rc = why.len > 0 ? error_set(error, -1, "%.*s", (int)why.len, why.ptr)
                          : error_set(error, -1, "the source answered %d", status);
     else if (bytes_equal_str(type, "vector"))
-        rc = json_doc_each(d, "/data/result", read_item, out) ? 0 : error_set(error, -1, "the source sent a malformed vector");
+        rc = json_doc_each(d, "/data/result", read_item, out)
+                 ? 0
+                 : error_set(error, -1, "the source sent a malformed vector");
     else if (!bytes_equal_str(type, "scalar"))
-        rc = error_set(error, -1, "the result is a %.*s, neither a vector nor a scalar", (int)type.len, type.ptr);
+        rc = error_set(
+            error, -1, "the result is a %.*s, neither a vector nor a scalar", (int)type.len, type.ptr);
     else if (!read_value(json_doc_text(d, "/data/result/1"), &add(out)->value))
         rc = error_set(error, -1, "the source sent a malformed scalar");
     json_doc_free(&d);

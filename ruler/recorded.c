@@ -30,7 +30,8 @@ static void add(struct fresh_list *list, const struct label_set *labels, double 
 
 static void print(struct recorded_lines *out, const char *series, int64_t at, const double *value)
 {
-    buf_printf(&out->text, "{\"t\":%" PRId64 ".%03" PRId64 ",\"labels\":%s,\"v\":", at / 1000, at % 1000, series);
+    buf_printf(
+        &out->text, "{\"t\":%" PRId64 ".%03" PRId64 ",\"labels\":%s,\"v\":", at / 1000, at % 1000, series);
     const char *quote = !value || !isfinite(*value) ? "\"" : "";
     buf_append_str(&out->text, quote);
     if (value)
@@ -62,14 +63,15 @@ static void take(struct recorded *r, struct fresh_list *list, int64_t at, struct
     *r = next;
 }
 
-int recorded_take(struct recorded *r, const struct rule *rule, const struct query_result *result, uint64_t limit,
-    int64_t at, struct recorded_lines *out, struct error *error)
+int recorded_take(struct recorded *r, const struct rule *rule, const struct query_result *result,
+    uint64_t limit, int64_t at, struct recorded_lines *out, struct error *error)
 {
     struct fresh_list list = {0};
     struct buf text = {0};
     int rc = 0;
     if (limit > 0 && result->n > limit)
-        return error_set(error, -1, "the result has %zu samples, more than the limit %" PRIu64, result->n, limit);
+        return error_set(
+            error, -1, "the result has %zu samples, more than the limit %" PRIu64, result->n, limit);
     for (size_t i = 0; i < result->n; i++) {
         const struct result_sample *s = &result->all[i];
         struct label_set labels = label_set_copy(&s->labels);
@@ -87,7 +89,8 @@ int recorded_take(struct recorded *r, const struct rule *rule, const struct quer
         qsort(list.all, list.n, sizeof *list.all, compare);
     for (size_t i = 1; i < list.n && rc == 0; i++)
         if (strcmp(list.all[i - 1].series, list.all[i].series) == 0)
-            rc = error_set(error, -1, "two samples have the same labels %.500s after the labels of the rule", list.all[i].series);
+            rc = error_set(error, -1, "two samples have the same labels %.500s after the labels of the rule",
+                list.all[i].series);
     if (rc == 0) {
         take(r, &list, at, out);
         return 0;
@@ -98,7 +101,8 @@ int recorded_take(struct recorded *r, const struct rule *rule, const struct quer
     return rc;
 }
 
-void recorded_take_alerts(struct recorded *r, const struct alert_list *alerts, int64_t at, struct recorded_lines *out)
+void recorded_take_alerts(
+    struct recorded *r, const struct alert_list *alerts, int64_t at, struct recorded_lines *out)
 {
     struct fresh_list list = {0};
     for (size_t i = 0; i < alerts->n; i++) {

@@ -19,10 +19,11 @@ struct recorded_lines {
 };
 
 /* Appends a line for each sample under the name and labels of a recording rule. Returns 0, or -1 with the error. */
-int recorded_take(struct recorded *r, const struct rule *rule, const struct query_result *result, uint64_t limit,
-    int64_t at, struct recorded_lines *out, struct error *error);
+int recorded_take(struct recorded *r, const struct rule *rule, const struct query_result *result,
+    uint64_t limit, int64_t at, struct recorded_lines *out, struct error *error);
 /* Appends a line ALERTS{alertstate=...} for each pending and firing alert. */
-void recorded_take_alerts(struct recorded *r, const struct alert_list *list, int64_t at, struct recorded_lines *out);
+void recorded_take_alerts(
+    struct recorded *r, const struct alert_list *list, int64_t at, struct recorded_lines *out);
 void recorded_free(struct recorded *r);
 
 #endif

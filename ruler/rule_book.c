@@ -45,16 +45,18 @@ void rule_book_free(struct rule_book **bp)
     *bp = NULL;
 }
 
-void rule_book_take(struct group_run *g, size_t i, int64_t slot, const struct query_result *result, const char *why,
-    struct recorded_lines *out)
+void rule_book_take(struct group_run *g, size_t i, int64_t slot, const struct query_result *result,
+    const char *why, struct recorded_lines *out)
 {
     struct rule_run *r = &g->rules[i];
     struct error error;
-    if (!why && r->rule->is_alert && alerts_take(&r->alerts, r->rule, result, g->group->limit, slot, &error) != 0)
+    if (!why && r->rule->is_alert &&
+        alerts_take(&r->alerts, r->rule, result, g->group->limit, slot, &error) != 0)
         why = error.text;
     if (!why && r->rule->is_alert)
         recorded_take_alerts(&r->recorded, &r->alerts, slot, out);
-    else if (!why && recorded_take(&r->recorded, r->rule, result, g->group->limit, slot - g->group->offset, out, &error) != 0)
+    else if (!why && recorded_take(&r->recorded, r->rule, result, g->group->limit, slot - g->group->offset,
+                         out, &error) != 0)
         why = error.text;
     free(r->error);
     r->error = why ? mem_strdup(why) : NULL;
@@ -141,7 +143,7 @@ struct restoring {
     struct rule_book *book;
     struct group_run *group; /* NULL: the group is gone */
     struct alert_list *list;
-    size_t next_rule; /* rules before it have their state, so that two rules of one name get their own */
+    size_t next_rule;  /* rules before it have their state, so that two rules of one name get their own */
     int64_t last, now; /* `last`: the group's last evaluation */
 };
 
@@ -259,13 +261,18 @@ static void print_rule(const struct rule_run *r, struct buf *out)
     buf_append_str(out, ",\"query\":");
     buf_append_json(out, bytes_str(r->rule->expr));
     buf_printf(out, ",\"type\":\"%s\",\"health\":\"%s\"", r->rule->is_alert ? "alerting" : "recording",
-        r->error ? "err" : r->last > 0 ? "ok" : "unknown");
+        r->error      ? "err"
+        : r->last > 0 ? "ok"
+                      : "unknown");
     buf_append_str(out, ",\"lastError\":");
     buf_append_json(out, bytes_str(r->error ? r->error : ""));
     buf_printf(out, ",\"evaluationTime\":%.6f", r->seconds);
     print_time("lastEvaluation", r->last, out);
     if (r->rule->is_alert) {
-        buf_printf(out, ",\"state\":\"%s\",\"duration\":%.3f,\"keepFiringFor\":%.3f,\"alerts\":[", is_firing ? "firing" : list.n > 0 ? "pending" : "inactive",
+        buf_printf(out, ",\"state\":\"%s\",\"duration\":%.3f,\"keepFiringFor\":%.3f,\"alerts\":[",
+            is_firing    ? "firing"
+            : list.n > 0 ? "pending"
+                         : "inactive",
             (double)r->rule->hold / 1000, (double)r->rule->keep_firing / 1000);
         print_alerts(&list, &p);
         buf_append_char(out, ']');

@@ -16,9 +16,9 @@ struct rule_run {
     const struct rule *rule;
     struct alert_list alerts;
     struct recorded recorded;
-    char *error;      /* of the last evaluation; NULL: none */
-    int64_t last;     /* slot of the last evaluation; 0: none yet */
-    double seconds;   /* duration of the last evaluation */
+    char *error;    /* of the last evaluation; NULL: none */
+    int64_t last;   /* slot of the last evaluation; 0: none yet */
+    double seconds; /* duration of the last evaluation */
 };
 
 struct group_run {
@@ -40,8 +40,8 @@ struct rule_book *rule_book_new(struct rule_groups *groups, int64_t failure_for)
 void rule_book_free(struct rule_book **b);
 
 /* Takes the result of rule `i` at `slot`; `why` is the reason why there is none, or NULL. Appends lines for the stream. */
-void rule_book_take(struct group_run *g, size_t i, int64_t slot, const struct query_result *result, const char *why,
-    struct recorded_lines *out);
+void rule_book_take(struct group_run *g, size_t i, int64_t slot, const struct query_result *result,
+    const char *why, struct recorded_lines *out);
 /* Ends an evaluation of a group: sets the alerts of its rules that failed. */
 void rule_book_end(struct group_run *g, int64_t failure_for, int64_t slot);
 

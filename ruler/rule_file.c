@@ -1,6 +1,7 @@
 #include "ruler/rule_file.h"
 
 #include "base/io.h"
+#include "metrics/exposition.h"
 
 #include <glob.h>
 #include <stdio.h>
@@ -63,7 +64,8 @@ bool rule_duration_read(const char *text, int64_t *ms)
     static const struct {
         const char *name;
         int64_t ms;
-    } units[] = {{"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}, {"d", 86400000}, {"w", 604800000}, {"y", INT64_C(31536000000)}};
+    } units[] = {{"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}, {"d", 86400000}, {"w", 604800000},
+        {"y", INT64_C(31536000000)}};
     int64_t sum = 0, last = INT64_MAX;
     if (strcmp(text, "0") == 0)
         text = "0s";
@@ -72,7 +74,8 @@ bool rule_duration_read(const char *text, int64_t *ms)
         uint64_t count;
         while (u < 7 && (strlen(units[u].name) != len || strncmp(units[u].name, text + n, len) != 0))
             u++;
-        if (u == 7 || units[u].ms >= last || !bytes_to_u64(bytes_of(text, n), &count) || count > (uint64_t)(DURATION_MAX / units[u].ms))
+        if (u == 7 || units[u].ms >= last || !bytes_to_u64(bytes_of(text, n), &count) ||
+            count > (uint64_t)(DURATION_MAX / units[u].ms))
             return false;
         sum += (int64_t)count * units[u].ms;
         last = units[u].ms;
@@ -116,7 +119,8 @@ static int read_map(struct reading *r, const yaml_node_t *map, const struct key 
 }
 
 /* Calls `read` for each item of a list. */
-static int read_list(struct reading *r, const yaml_node_t *list, int (*read)(struct reading *r, const yaml_node_t *item))
+static int read_list(
+    struct reading *r, const yaml_node_t *list, int (*read)(struct reading *r, const yaml_node_t *item))
 {
     if (list->type != YAML_SEQUENCE_NODE)
         return fail_at(r, list, "expected a list");
@@ -133,7 +137,8 @@ static int read_labels(struct reading *r, const yaml_node_t *map, struct rule_la
     for (const yaml_node_pair_t *p = map->data.mapping.pairs.start; p < map->data.mapping.pairs.top; p++) {
         const yaml_node_t *name = yaml_document_get_node(&r->document, p->key),
                           *value = yaml_document_get_node(&r->document, p->value);
-        if (!is_text(name) || !label_name_is_valid(bytes_str(text_of(name))) || strcmp(text_of(name), "__name__") == 0)
+        if (!is_text(name) || !exposition_is_label_name(bytes_str(text_of(name))) ||
+            strcmp(text_of(name), "__name__") == 0)
             return fail_at(r, name, "invalid name of a label or annotation");
         for (size_t i = 0; i < out->n; i++)
             if (strcmp(out->all[i].name, text_of(name)) == 0)
@@ -157,7 +162,7 @@ static int read_record(struct reading *r, const yaml_node_t *value)
     char *name = mem_strdup(r->rule->name); /* a name of a metric may also have colons */
     for (char *p = name; *p != '\0'; p++)
         *p = *p == ':' ? '_' : *p;
-    bool is_valid = label_name_is_valid(bytes_str(name));
+    bool is_valid = exposition_is_label_name(bytes_str(name));
     free(name);
     return is_valid ? 0 : fail_at(r, value, "invalid name of a metric");
 }
@@ -211,7 +216,8 @@ static int read_rule(struct reading *r, const yaml_node_t *item)
         return -1;
     struct rule *rule = r->rule;
     if (!rule->name || !rule->expr)
-        return fail_at(r, item, rule->name ? "the rule has no expr" : "the rule has neither record nor alert");
+        return fail_at(
+            r, item, rule->name ? "the rule has no expr" : "the rule has neither record nor alert");
     if (!rule->is_alert && (rule->hold >= 0 || rule->keep_firing >= 0 || rule->annotations.n > 0))
         return fail_at(r, item, "for, keep_firing_for and annotations belong to alerts");
     rule->hold = rule->hold < 0 ? 0 : rule->hold;
@@ -271,7 +277,8 @@ static int read_groups(struct reading *r, const yaml_node_t *value)
     return read_list(r, value, read_group);
 }
 
-int rules_parse(const char *path, struct bytes text, int64_t interval, struct rule_groups *out, struct error *error)
+int rules_parse(
+    const char *path, struct bytes text, int64_t interval, struct rule_groups *out, struct error *error)
 {
     static const struct key keys[] = {{"groups", read_groups}, {0}};
     struct reading r = {.path = path, .interval = interval, .out = out, .error = error};

@@ -52,7 +52,8 @@ struct rule_groups {
 };
 
 /* Appends the groups of a file's text. `path` is for errors. Returns 0, or -1 with the error. */
-int rules_parse(const char *path, struct bytes text, int64_t interval, struct rule_groups *out, struct error *error);
+int rules_parse(
+    const char *path, struct bytes text, int64_t interval, struct rule_groups *out, struct error *error);
 /* Appends the groups of all files that match the patterns, separated by spaces. A pattern without * ? [ must match. */
 int rules_read(const char *patterns, int64_t interval, struct rule_groups *out, struct error *error);
 void rules_free(struct rule_groups *groups);

@@ -77,10 +77,12 @@ int ruler_check_settings(struct options *o, struct error *error)
     struct rule_groups groups = {0};
     if (!options_text(o, "files"))
         return options_refuse(o, "files", error, "required: rule files");
-    if (set_directory(o, error) != 0 || peer_check(o, "pubsub", error) != 0 || peer_check(o, "simplequeue", error) != 0)
+    if (set_directory(o, error) != 0 || peer_check(o, "pubsub", error) != 0 ||
+        peer_check(o, "simplequeue", error) != 0)
         return -1;
-    struct http_pool *pool =
-        http_pool_new(&(struct http_pool_config){.url = options_string(o, "metricdb_url"), .max_connections = 1}, error->text, sizeof error->text);
+    struct http_pool *pool = http_pool_new(
+        &(struct http_pool_config){.url = options_string(o, "metricdb_url"), .max_connections = 1},
+        error->text, sizeof error->text);
     if (!pool)
         return options_refuse(o, "metricdb_url", error, "%s", error->text);
     http_pool_free(&pool);

@@ -56,8 +56,9 @@ int ruler_restore(struct ruler *r, struct error *error)
                    json_doc_each(d, "/silences", restore_silence, r);
     json_doc_free(&d);
     buf_free(&text);
-    return is_good ? EX_OK
-                   : error_set(error, EX_CONFIG,
-                         "%s: not a state of this version; delete it to start without pending and firing alerts",
-                         r->state_path);
+    return is_good
+               ? EX_OK
+               : error_set(error, EX_CONFIG,
+                     "%s: not a state of this version; delete it to start without pending and firing alerts",
+                     r->state_path);
 }

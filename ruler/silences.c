@@ -3,6 +3,7 @@
 #include "base/random_id.h"
 #include "base/rfc3339.h"
 #include "counts/text_pattern.h"
+#include "metrics/exposition.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,8 +60,10 @@ static bool read_matcher(const struct json_doc *d, size_t i, void *arg)
 {
     struct matcher_reading *r = arg;
     struct bytes name = json_doc_text(d, "/name"), value = json_doc_text(d, "/value");
-    if (i == MATCHERS_MAX || !label_name_is_valid(name) || json_doc_at(d, "/value").type != JSON_STRING) {
-        error_set(r->error, -1, i == MATCHERS_MAX ? "a silence has at most 32 matchers" : "a matcher needs name and value");
+    if (i == MATCHERS_MAX || !exposition_is_label_name(name) ||
+        json_doc_at(d, "/value").type != JSON_STRING) {
+        error_set(r->error, -1,
+            i == MATCHERS_MAX ? "a silence has at most 32 matchers" : "a matcher needs name and value");
         return false;
     }
     struct silence_matcher *m = &r->silence->matchers[r->silence->n++];
@@ -87,7 +90,8 @@ static bool read_time(const struct json_doc *d, const char *pointer, int64_t fal
 static int read_silence(struct silence *s, const struct json_doc *d, int64_t now, struct error *error)
 {
     struct matcher_reading r = {s, error};
-    struct bytes id = json_doc_text(d, "/id"), author = json_doc_text(d, "/createdBy"), comment = json_doc_text(d, "/comment");
+    struct bytes id = json_doc_text(d, "/id"), author = json_doc_text(d, "/createdBy"),
+                 comment = json_doc_text(d, "/comment");
     random_id(s->id);
     if (id.len > 0 && (!bytes_is_name(id) || !json_doc_copy(d, s->id, sizeof s->id, "/id")))
         return error_set(error, -1, "invalid id");
@@ -99,11 +103,15 @@ static int read_silence(struct silence *s, const struct json_doc *d, int64_t now
     if (s->n == 0)
         return error_set(error, -1, "a silence needs matchers");
     if (!read_time(d, "/startsAt", now, &s->starts) || !read_time(d, "/endsAt", -1, &s->ends))
-        return error_set(error, -1, "startsAt and endsAt are times such as 2026-12-01T00:00:00Z; endsAt is required");
-    return s->ends > now && s->ends > s->starts ? 0 : error_set(error, -1, "endsAt is not after startsAt and the present");
+        return error_set(
+            error, -1, "startsAt and endsAt are times such as 2026-12-01T00:00:00Z; endsAt is required");
+    return s->ends > now && s->ends > s->starts
+               ? 0
+               : error_set(error, -1, "endsAt is not after startsAt and the present");
 }
 
-int silences_add(struct silences *all, const struct json_doc *d, int64_t now, const char **id, struct error *error)
+int silences_add(
+    struct silences *all, const struct json_doc *d, int64_t now, const char **id, struct error *error)
 {
     struct silence *s = mem_zalloc(sizeof *s);
     int rc = read_silence(s, d, now, error);
@@ -179,7 +187,8 @@ static void print_silence(const struct silence *s, struct buf *out)
         const struct silence_matcher *m = &s->matchers[i];
         buf_printf(out, "%s{\"name\":\"%s\",\"value\":", i > 0 ? "," : "", m->name);
         buf_append_json(out, bytes_str(m->value));
-        buf_printf(out, ",\"isRegex\":%s,\"isEqual\":%s}", m->pattern ? "true" : "false", m->is_equal ? "true" : "false");
+        buf_printf(out, ",\"isRegex\":%s,\"isEqual\":%s}", m->pattern ? "true" : "false",
+            m->is_equal ? "true" : "false");
     }
     buf_append_str(out, "]}");
 }

@@ -20,7 +20,8 @@ struct silences {
 
 /* Adds a silence and stores its id, valid until it is removed. A member `id` replaces the silence with this id, or is taken
  * over if there is none. Returns 0, or -1 with the error. `now` is in milliseconds since 1970. */
-int silences_add(struct silences *s, const struct json_doc *d, int64_t now, const char **id, struct error *error);
+int silences_add(
+    struct silences *s, const struct json_doc *d, int64_t now, const char **id, struct error *error);
 bool silences_remove(struct silences *s, struct bytes id); /* false: unknown */
 /* Removes silences that have ended. Returns true if there were any. */
 bool silences_expire(struct silences *s, int64_t now);

@@ -52,7 +52,8 @@ static void evaluate(struct world *w, int64_t at, const char *vector)
 {
     struct query_result result = {0};
     struct error error;
-    char *body = mem_printf("{\"status\":\"success\",\"data\":{\"resultType\":\"vector\",\"result\":[%s]}}", vector ? vector : "");
+    char *body = mem_printf("{\"status\":\"success\",\"data\":{\"resultType\":\"vector\",\"result\":[%s]}}",
+        vector ? vector : "");
     assert_int_equal(query_result_read(bytes_str(body), 200, &result, &error), 0);
     w->slot = START + at * 1000;
     buf_free(&w->lines.text);
@@ -64,7 +65,8 @@ static void evaluate(struct world *w, int64_t at, const char *vector)
 
 #define ONE "{\"metric\":{\"__name__\":\"up\",\"job\":\"a\"},\"value\":[1,\"1\"]}"
 #define TWO "{\"metric\":{\"job\":\"b\"},\"value\":[1,\"2.5\"]}"
-#define RULE "{alert: Down, expr: up, for: 30s, labels: {s: p}, annotations: {v: '{{ $value }} {{ $labels.job }}'}}"
+#define RULE                                                                                                 \
+    "{alert: Down, expr: up, for: 30s, labels: {s: p}, annotations: {v: '{{ $value }} {{ $labels.job }}'}}"
 
 static struct alert_list *list_of(struct world *w)
 {
@@ -76,7 +78,8 @@ static enum alert_state state_of(struct world *w, size_t i)
     return i < list_of(w)->n ? list_of(w)->all[i]->state : ALERT_NONE;
 }
 
-static void check_state(struct world *w, int64_t at, const char *vector, enum alert_state first, enum alert_state second)
+static void check_state(
+    struct world *w, int64_t at, const char *vector, enum alert_state first, enum alert_state second)
 {
     evaluate(w, at, vector);
     assert_int_equal(state_of(w, 0), first);
@@ -122,33 +125,44 @@ static void results_that_are_errors(void **state)
     (void)state;
     open_world(&w, "{alert: Down, expr: up}");
     check_state(&w, 0, ONE, ALERT_FIRING, ALERT_NONE);
-    check_state(&w, 10, "{\"metric\":{\"__name__\":\"x\",\"job\":\"a\"},\"value\":[1,\"1\"]}," ONE, ALERT_FIRING, ALERT_NONE);
-    assert_non_null(strstr(w.book->runs[0].rules[0].error, "two samples have the same labels {\"alertname\":\"Down\",\"job\":\"a\"}"));
+    check_state(&w, 10, "{\"metric\":{\"__name__\":\"x\",\"job\":\"a\"},\"value\":[1,\"1\"]}," ONE,
+        ALERT_FIRING, ALERT_NONE);
+    assert_non_null(strstr(w.book->runs[0].rules[0].error,
+        "two samples have the same labels {\"alertname\":\"Down\",\"job\":\"a\"}"));
     const struct alert_list *failures = &w.book->runs[0].failures;
     assert_int_equal(failures->n, 1);
-    assert_string_equal(failures->all[0]->key, "{\"alertname\":\"RuleEvaluationFailed\",\"rule\":\"Down\",\"rule_group\":\"g\"}");
+    assert_string_equal(failures->all[0]->key,
+        "{\"alertname\":\"RuleEvaluationFailed\",\"rule\":\"Down\",\"rule_group\":\"g\"}");
     assert_int_equal(failures->all[0]->state, ALERT_PENDING);
     evaluate(&w, 70, NULL);
     assert_int_equal(failures->all[0]->state, ALERT_FIRING);
-    assert_true(bytes_equal_str(label_set_get(&failures->all[0]->annotations, BYTES_LITERAL("error")), "no answer"));
+    assert_true(
+        bytes_equal_str(label_set_get(&failures->all[0]->annotations, BYTES_LITERAL("error")), "no answer"));
     evaluate(&w, 80, ONE);
     assert_int_equal(failures->all[0]->state, ALERT_RESOLVED);
     static const struct {
         int status;
         const char *body, *why;
     } rows[] = {
-        {422, "{\"status\":\"error\",\"errorType\":\"execution\",\"error\":\"many-to-many\"}", "many-to-many"},
+        {422, "{\"status\":\"error\",\"errorType\":\"execution\",\"error\":\"many-to-many\"}",
+            "many-to-many"},
         {502, "<html>", "the source answered 502"},
         {200, "{", "the source answered 200"},
-        {200, "{\"status\":\"success\",\"data\":{\"resultType\":\"matrix\",\"result\":[]}}", "the result is a matrix, neither a vector nor a scalar"},
-        {200, "{\"status\":\"success\",\"data\":{\"resultType\":\"vector\",\"result\":[{\"metric\":{}}]}}", "the source sent a malformed vector"},
-        {200, "{\"status\":\"success\",\"data\":{\"resultType\":\"vector\",\"result\":[{\"metric\":{},\"value\":[1,\"x\"]}]}}", "the source sent a malformed vector"},
+        {200, "{\"status\":\"success\",\"data\":{\"resultType\":\"matrix\",\"result\":[]}}",
+            "the result is a matrix, neither a vector nor a scalar"},
+        {200, "{\"status\":\"success\",\"data\":{\"resultType\":\"vector\",\"result\":[{\"metric\":{}}]}}",
+            "the source sent a malformed vector"},
+        {200,
+            "{\"status\":\"success\",\"data\":{\"resultType\":\"vector\",\"result\":[{\"metric\":{},"
+            "\"value\":[1,\"x\"]}]}}",
+            "the source sent a malformed vector"},
         {200, "{\"status\":\"success\",\"data\":{\"resultType\":\"scalar\",\"result\":[1,\"2\"]}}", NULL},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct query_result result = {0};
         struct error error;
-        assert_int_equal(query_result_read(bytes_str(rows[i].body), rows[i].status, &result, &error), rows[i].why ? -1 : 0);
+        assert_int_equal(query_result_read(bytes_str(rows[i].body), rows[i].status, &result, &error),
+            rows[i].why ? -1 : 0);
         if (rows[i].why)
             assert_string_equal(error.text, rows[i].why);
         else
@@ -170,17 +184,22 @@ static void recorded_lines(void **state)
     (void)state;
     open_world(&w, "{record: 'a:b', expr: up, labels: {z: 1}}");
     evaluate(&w, 0, ONE "," TWO);
-    check_lines(&w, "{\"t\":1700000000.000,\"labels\":{\"__name__\":\"a:b\",\"job\":\"a\",\"z\":\"1\"},\"v\":1}\n"
-                    "{\"t\":1700000000.000,\"labels\":{\"__name__\":\"a:b\",\"job\":\"b\",\"z\":\"1\"},\"v\":2.5}\n");
+    check_lines(&w,
+        "{\"t\":1700000000.000,\"labels\":{\"__name__\":\"a:b\",\"job\":\"a\",\"z\":\"1\"},\"v\":1}\n"
+        "{\"t\":1700000000.000,\"labels\":{\"__name__\":\"a:b\",\"job\":\"b\",\"z\":\"1\"},\"v\":2.5}\n");
     evaluate(&w, 10, "{\"metric\":{\"job\":\"a\"},\"value\":[1,\"NaN\"]}");
-    check_lines(&w, "{\"t\":1700000010.000,\"labels\":{\"__name__\":\"a:b\",\"job\":\"a\",\"z\":\"1\"},\"v\":\"NaN\"}\n"
-                    "{\"t\":1700000010.000,\"labels\":{\"__name__\":\"a:b\",\"job\":\"b\",\"z\":\"1\"},\"v\":\"stale\"}\n");
+    check_lines(&w,
+        "{\"t\":1700000010.000,\"labels\":{\"__name__\":\"a:b\",\"job\":\"a\",\"z\":\"1\"},\"v\":\"NaN\"}\n"
+        "{\"t\":1700000010.000,\"labels\":{\"__name__\":\"a:b\",\"job\":\"b\",\"z\":\"1\"},\"v\":\"stale\"}"
+        "\n");
     close_world(&w);
     open_world(&w, "{alert: Down, expr: up, for: 10s}");
     evaluate(&w, 0, ONE);
     evaluate(&w, 10, ONE);
-    check_lines(&w, "{\"t\":1700000010.000,\"labels\":{\"__name__\":\"ALERTS\",\"alertname\":\"Down\",\"alertstate\":\"firing\",\"job\":\"a\"},\"v\":1}\n"
-                    "{\"t\":1700000010.000,\"labels\":{\"__name__\":\"ALERTS\",\"alertname\":\"Down\",\"alertstate\":\"pending\",\"job\":\"a\"},\"v\":\"stale\"}\n");
+    check_lines(&w, "{\"t\":1700000010.000,\"labels\":{\"__name__\":\"ALERTS\",\"alertname\":\"Down\","
+                    "\"alertstate\":\"firing\",\"job\":\"a\"},\"v\":1}\n"
+                    "{\"t\":1700000010.000,\"labels\":{\"__name__\":\"ALERTS\",\"alertname\":\"Down\","
+                    "\"alertstate\":\"pending\",\"job\":\"a\"},\"v\":\"stale\"}\n");
     close_world(&w);
 }
 
@@ -218,7 +237,8 @@ static void check_none(struct world *w, enum alert_way way, int64_t at)
 }
 
 /* `parts`: texts that the messages have, in this order; a NULL ends them. */
-static void check_message(struct world *w, enum alert_way way, int64_t at, bool is_stored, const char *const *parts)
+static void check_message(
+    struct world *w, enum alert_way way, int64_t at, bool is_stored, const char *const *parts)
 {
     char *text = messages(w, way, at, is_stored);
     const char *rest = text;
@@ -229,7 +249,11 @@ static void check_message(struct world *w, enum alert_way way, int64_t at, bool 
     }
     free(text);
 }
-#define PARTS(...) (const char *const[]){__VA_ARGS__, NULL}
+#define PARTS(...)                                                                                           \
+    (const char *const[])                                                                                    \
+    {                                                                                                        \
+        __VA_ARGS__, NULL                                                                                    \
+    }
 
 static void messages_to_alertmanager(void **state)
 {
@@ -239,8 +263,9 @@ static void messages_to_alertmanager(void **state)
     evaluate(&w, 0, ONE);
     check_none(&w, WAY_ALERTMANAGER, 5);
     evaluate(&w, 30, ONE);
-    const char *const *firing = PARTS("[{\"labels\":{\"alertname\":\"Down\",\"job\":\"a\",\"s\":\"p\"},\"annotations\":{\"v\":\"1 a\"},"
-                                      "\"startsAt\":\"2023-11-14T22:13:50.000Z\",\"endsAt\":\"2023-11-14T22:1");
+    const char *const *firing = PARTS(
+        "[{\"labels\":{\"alertname\":\"Down\",\"job\":\"a\",\"s\":\"p\"},\"annotations\":{\"v\":\"1 a\"},"
+        "\"startsAt\":\"2023-11-14T22:13:50.000Z\",\"endsAt\":\"2023-11-14T22:1");
     check_message(&w, WAY_ALERTMANAGER, 31, false, firing);
     check_message(&w, WAY_ALERTMANAGER, 32, true, firing);
     check_none(&w, WAY_ALERTMANAGER, 91);
@@ -270,12 +295,16 @@ static void notices(void **state)
     evaluate(&w, 29, ONE "," TWO);
     check_message(&w, WAY_NOTICES, 30, false, PARTS("\"status\":\"firing\""));
     check_message(&w, WAY_NOTICES, 31, true,
-        PARTS("{\"version\":\"4\",\"status\":\"firing\",", "\"groupKey\":\"{\\\"alertname\\\":\\\"Down\\\"}\",\"title\":\"[FIRING:2] Down\"",
-            "\"groupLabels\":{\"alertname\":\"Down\"},\"commonLabels\":{\"alertname\":\"Down\"},\"commonAnnotations\":{\"w\":\"x\"},\"alerts\":[{\"status\":\"firing\"",
+        PARTS("{\"version\":\"4\",\"status\":\"firing\",",
+            "\"groupKey\":\"{\\\"alertname\\\":\\\"Down\\\"}\",\"title\":\"[FIRING:2] Down\"",
+            "\"groupLabels\":{\"alertname\":\"Down\"},\"commonLabels\":{\"alertname\":\"Down\"},"
+            "\"commonAnnotations\":{\"w\":\"x\"},\"alerts\":[{\"status\":\"firing\"",
             "\"job\":\"a\"", "\"endsAt\":\"0001-01-01T00:00:00Z\"", "\"id\":\"", "\"job\":\"b\""));
     evaluate(&w, 40, TWO);
     check_none(&w, WAY_NOTICES, 330);
-    check_message(&w, WAY_NOTICES, 331, true, PARTS("[FIRING:1] Down", "{\"status\":\"resolved\",\"labels\":{\"alertname\":\"Down\",\"job\":\"a\"}", "{\"status\":\"firing\""));
+    check_message(&w, WAY_NOTICES, 331, true,
+        PARTS("[FIRING:1] Down", "{\"status\":\"resolved\",\"labels\":{\"alertname\":\"Down\",\"job\":\"a\"}",
+            "{\"status\":\"firing\""));
     assert_int_equal(list_of(&w)->n, 1);
     check_none(&w, WAY_NOTICES, 331 + 3599);
     check_message(&w, WAY_NOTICES, 331 + 3600, true, PARTS("[FIRING:1] Down job=b"));
@@ -300,31 +329,44 @@ static void silenced(void **state)
     struct world w;
     (void)state;
     open_world(&w, "{alert: Down, expr: up}");
-    const char *id = silence(&w, "{\"matchers\":[{\"name\":\"job\",\"value\":\"[ax]\",\"isRegex\":true},{\"name\":\"rack\",\"value\":\"4\",\"isEqual\":false}],"
-                                 "\"endsAt\":\"2023-11-14T22:15:00Z\",\"comment\":\"c\"}", 0);
+    const char *id = silence(&w,
+        "{\"matchers\":[{\"name\":\"job\",\"value\":\"[ax]\",\"isRegex\":true},{\"name\":\"rack\",\"value\":"
+        "\"4\",\"isEqual\":false}],"
+        "\"endsAt\":\"2023-11-14T22:15:00Z\",\"comment\":\"c\"}",
+        0);
     assert_non_null(id);
     evaluate(&w, 0, ONE "," TWO);
     check_message(&w, WAY_NOTICES, 30, true, PARTS("[FIRING:1] Down job=b"));
     check_none(&w, WAY_NOTICES, 99);
     assert_true(silences_expire(&w.silences, START + 100000));
     check_message(&w, WAY_NOTICES, 330, true, PARTS("[FIRING:2] Down"));
-    id = silence(&w, "{\"id\":\"mine\",\"matchers\":[{\"name\":\"alertname\",\"value\":\"Down\"}],\"endsAt\":\"2033-01-01T00:00:00Z\"}", 400);
+    id = silence(&w,
+        "{\"id\":\"mine\",\"matchers\":[{\"name\":\"alertname\",\"value\":\"Down\"}],\"endsAt\":\"2033-01-"
+        "01T00:00:00Z\"}",
+        400);
     assert_string_equal(id, "mine");
     evaluate(&w, 400, ONE);
     check_none(&w, WAY_NOTICES, 900); /* the end of a silenced alert is not sent */
     assert_int_equal(list_of(&w)->n, 1);
     assert_true(silences_remove(&w.silences, BYTES_LITERAL("mine")));
     assert_false(silences_remove(&w.silences, BYTES_LITERAL("mine")));
-    static const char *const bad[][2] = {{"[]", "a silence needs matchers"}, {"{\"matchers\":[]}", "a silence needs matchers"},
+    static const char *const bad[][2] = {{"[]", "a silence needs matchers"},
+        {"{\"matchers\":[]}", "a silence needs matchers"},
         {"{\"matchers\":[{\"name\":\"a b\",\"value\":\"\"}]}", "a matcher needs name and value"},
-        {"{\"matchers\":[{\"name\":\"a\",\"value\":\"\"}]}", "startsAt and endsAt are times such as 2026-12-01T00:00:00Z; endsAt is required"},
-        {"{\"matchers\":[{\"name\":\"a\",\"value\":\"\"}],\"endsAt\":\"2023-11-14T22:13:00Z\"}", "endsAt is not after startsAt and the present"},
-        {"{\"matchers\":[{\"name\":\"a\",\"value\":\"\"}],\"endsAt\":\"soon\"}", "startsAt and endsAt are times such as 2026-12-01T00:00:00Z; endsAt is required"}};
+        {"{\"matchers\":[{\"name\":\"a\",\"value\":\"\"}]}",
+            "startsAt and endsAt are times such as 2026-12-01T00:00:00Z; endsAt is required"},
+        {"{\"matchers\":[{\"name\":\"a\",\"value\":\"\"}],\"endsAt\":\"2023-11-14T22:13:00Z\"}",
+            "endsAt is not after startsAt and the present"},
+        {"{\"matchers\":[{\"name\":\"a\",\"value\":\"\"}],\"endsAt\":\"soon\"}",
+            "startsAt and endsAt are times such as 2026-12-01T00:00:00Z; endsAt is required"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_null(silence(&w, bad[i][0], 0));
         assert_string_equal(w.error.text, bad[i][1]);
     }
-    assert_null(silence(&w, "{\"matchers\":[{\"name\":\"a\",\"value\":\"(\",\"isRegex\":true}],\"endsAt\":\"2033-01-01T00:00:00Z\"}", 0));
+    assert_null(silence(&w,
+        "{\"matchers\":[{\"name\":\"a\",\"value\":\"(\",\"isRegex\":true}],\"endsAt\":\"2033-01-01T00:00:"
+        "00Z\"}",
+        0));
     close_world(&w);
 }
 
@@ -377,8 +419,9 @@ static void restarts(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(states), cmocka_unit_test(keep_firing), cmocka_unit_test(results_that_are_errors),
-        cmocka_unit_test(recorded_lines), cmocka_unit_test(messages_to_alertmanager), cmocka_unit_test(notices),
-        cmocka_unit_test(silenced), cmocka_unit_test(restarts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(states), cmocka_unit_test(keep_firing),
+        cmocka_unit_test(results_that_are_errors), cmocka_unit_test(recorded_lines),
+        cmocka_unit_test(messages_to_alertmanager), cmocka_unit_test(notices), cmocka_unit_test(silenced),
+        cmocka_unit_test(restarts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

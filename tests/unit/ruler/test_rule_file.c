@@ -8,11 +8,12 @@
 static void complete(void **state)
 {
     (void)state;
-    static const char text[] = "groups:\n- name: a\n  interval: 1m30s\n  limit: 7\n  query_offset: 5s\n  rules:\n"
-                               "  - {alert: Down, expr: up == 0, for: 1h, keep_firing_for: 2d, labels: {severity: page},\n"
-                               "     annotations: {summary: 'x {{ $value }}', description: y}}\n"
-                               "  - record: job:up:sum\n    expr: |\n      sum by (job) (up)\n    labels: {a: 1}\n"
-                               "- name: empty\n";
+    static const char text[] =
+        "groups:\n- name: a\n  interval: 1m30s\n  limit: 7\n  query_offset: 5s\n  rules:\n"
+        "  - {alert: Down, expr: up == 0, for: 1h, keep_firing_for: 2d, labels: {severity: page},\n"
+        "     annotations: {summary: 'x {{ $value }}', description: y}}\n"
+        "  - record: job:up:sum\n    expr: |\n      sum by (job) (up)\n    labels: {a: 1}\n"
+        "- name: empty\n";
     struct rule_groups groups = {0};
     struct error error = {0};
     if (rules_parse("f", bytes_str(text), 60000, &groups, &error) != 0)
@@ -77,9 +78,11 @@ static void refused(void **state)
     check_rule("alert: a\n    expr: 1\n    fro: 2m", "f:6: unknown key \"fro\" of a rule");
     check_rule("alert: a\n    expr: ' '", "f:5: the expression is empty");
     check_rule("record: 1a\n    expr: 1", "f:4: invalid name of a metric");
-    check_rule("record: a\n    expr: 1\n    for: 1m", "f:4: for, keep_firing_for and annotations belong to alerts");
+    check_rule(
+        "record: a\n    expr: 1\n    for: 1m", "f:4: for, keep_firing_for and annotations belong to alerts");
     check_rule("alert: a\n    expr: 1\n    labels: {a-b: 1}", "f:6: invalid name of a label or annotation");
-    check_rule("alert: a\n    expr: 1\n    labels: {__name__: b}", "f:6: invalid name of a label or annotation");
+    check_rule(
+        "alert: a\n    expr: 1\n    labels: {__name__: b}", "f:6: invalid name of a label or annotation");
     check_rule("alert: a\n    expr: 1\n    labels: {a: [1]}", "f:6: expected a text");
     check_rule("alert: a\n    expr: 1\n    labels: {a: 1, a: 2}", "f:6: the name occurs twice");
     check_rule("alert: a\n    expr: 1\n    annotations:\n      b: '{{ query \"up\" }}'",
@@ -92,8 +95,9 @@ static void durations(void **state)
     static const struct {
         const char *text;
         int64_t ms; /* -1: refused */
-    } rows[] = {{"0", 0}, {"5s", 5000}, {"1h30m", 5400000}, {"100ms", 100}, {"1y2w3d", INT64_C(33004800000)}, {"", -1}, {"5", -1}, {"s", -1},
-        {"1s1s", -1}, {"1s1m", -1}, {"1.5s", -1}, {"-1s", -1}, {"101y", -1}, {"99999999999999999999s", -1}, {"1min", -1}};
+    } rows[] = {{"0", 0}, {"5s", 5000}, {"1h30m", 5400000}, {"100ms", 100}, {"1y2w3d", INT64_C(33004800000)},
+        {"", -1}, {"5", -1}, {"s", -1}, {"1s1s", -1}, {"1s1m", -1}, {"1.5s", -1}, {"-1s", -1}, {"101y", -1},
+        {"99999999999999999999s", -1}, {"1min", -1}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         int64_t ms = -1;
         bool is_good = rule_duration_read(rows[i].text, &ms);
@@ -105,6 +109,7 @@ static void durations(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(complete), cmocka_unit_test(refused), cmocka_unit_test(durations)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(complete), cmocka_unit_test(refused), cmocka_unit_test(durations)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
