@@ -88,8 +88,8 @@ class RulerTest(harness.MillraceTest):
         wait_until(lambda: states() == ([state] if state else []), lambda: "%s: %s" % (state, self.alerts(ruler)))
 
     def send(self, queue, url, *args):
-        """A queue_to_http from a queue to a server."""
-        return self.start("queue_to_http", "--queue-url=" + self.queue_url, "--queue=" + queue, "--destination=" + url, "--backoff-max=100ms",
+        """A queue_to_http from a queue to a server, which may refuse the first messages."""
+        return self.daemon("queue_to_http", "--queue-url=" + self.queue_url, "--queue=" + queue, "--destination=" + url, "--backoff-max=100ms",
                           "--content-type=application/json", "--wait=1s", *args)
 
     def run_other(self, *argv, log):
