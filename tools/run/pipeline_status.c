@@ -304,7 +304,7 @@ static bool look_at_marks(struct pipeline_status *s, struct daemon_status *d)
 static bool look_at_samples(struct pipeline_status *s, struct daemon_status *d)
 {
     (void)s;
-    d->lag = number_at(d->stats, "/lag_seconds");
+    d->lag = stats_number(d->stats, "/lag_seconds");
     add_detail(d, "%" PRIu64 " series, lag %" PRIu64 " bytes", json_doc_number(d->stats, "/series"),
         json_doc_number(d->stats, "/lag_bytes"));
     return true;
