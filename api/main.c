@@ -38,6 +38,7 @@ static const struct option_row options[] = {
     PEER_OPTIONS("spamfilter", "spamfilter", ", for the web page"),
     PEER_OPTIONS("metricdb", "metricdb", ", for /api/v1 and the web page"),
     PEER_OPTIONS("scraper", "scraper", ", for the web page"),
+    PEER_OPTIONS("ruler", "ruler", ", for the web page"),
     PEER_OPTIONS("nats_to_pubsub", "nats_to_pubsub", ", for the web page"),
     {.name = "run_file",
         .type = OPTION_STRING,

@@ -164,7 +164,7 @@ static int open_peers(struct wiring *w, struct options *o, struct error *error)
            min = options_int(o, "backoff_min") * USEC_PER_MSEC,
            max = options_int(o, "backoff_max") * USEC_PER_MSEC;
     struct daemon *d = w->ruler.daemon;
-    w->source = open_pool(w, options_string(o, "metricdb_url"), "metricdb_token_file",
+    w->source = open_pool(w, peer_url(o, "metricdb"), "metricdb_token_file",
         options_int(o, "query_timeout") * USEC_PER_MSEC, error);
     w->pubsub = open_pool(w, peer_url(o, "pubsub"), "pubsub_token_file", timeout, error);
     w->queue = open_pool(w, peer_url(o, "simplequeue"), "queue_token_file", timeout, error);

@@ -1,7 +1,6 @@
 #include "ruler/ruler_settings.h"
 
 #include "config/peers.h"
-#include "http/client/http_pool.h"
 
 #include <stdlib.h>
 
@@ -16,10 +15,7 @@ const struct option_row ruler_settings[] = {
         .help = "rule files in Prometheus' form (YAML); paths with * ? [], separated by spaces"},
     {.name = "data_dir", .type = OPTION_STRING,
         .help = "directory of the state of alerts and silences; default: ruler below [millrace] data_dir"},
-    {.name = "metricdb_url", .type = OPTION_STRING, .fallback = "http://127.0.0.1:8092",
-        .help = "address of metricdb, or of another server with Prometheus' /api/v1/query"},
-    {.name = "metricdb_token_file", .type = OPTION_STRING, OPTION_INHERITS_TOKEN("metricdb"),
-        .help = "file with the token of metricdb"},
+    PEER_OPTIONS("metricdb", "metricdb", ", or of another server with Prometheus' /api/v1/query"),
     DURATION("query_timeout", "10s", 10, "timeout of a query"),
     DURATION("interval", "1m", 100, "interval of groups that set none"),
     DURATION("failure_for", "1m", 0, "time for which a rule must fail before RuleEvaluationFailed fires"),
@@ -77,15 +73,9 @@ int ruler_check_settings(struct options *o, struct error *error)
     struct rule_groups groups = {0};
     if (!options_text(o, "files"))
         return options_refuse(o, "files", error, "required: rule files");
-    if (set_directory(o, error) != 0 || peer_check(o, "pubsub", error) != 0 ||
-        peer_check(o, "simplequeue", error) != 0)
+    if (set_directory(o, error) != 0 || peer_check(o, "metricdb", error) != 0 ||
+        peer_check(o, "pubsub", error) != 0 || peer_check(o, "simplequeue", error) != 0)
         return -1;
-    struct http_pool *pool = http_pool_new(
-        &(struct http_pool_config){.url = options_string(o, "metricdb_url"), .max_connections = 1},
-        error->text, sizeof error->text);
-    if (!pool)
-        return options_refuse(o, "metricdb_url", error, "%s", error->text);
-    http_pool_free(&pool);
     if (options_check_name(o, "stream", error) != 0 || options_check_name(o, "producer", error) != 0)
         return -1;
     for (size_t w = 0; w < ALERT_WAYS; w++)

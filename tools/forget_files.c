@@ -48,6 +48,7 @@ static const struct place {
     {"aggregator", "rejects/[0-9]*.ndjson", 0, NULL},
     {"spamfilter", "*", 0, NULL},
     {"metricdb", "*", 0, NULL},
+    {"ruler", "*", 0, NULL},
     {"archive", "lock", 0, NULL},
     {"archive", "current", 0, NULL},
     {"archive", "newest", 0, NULL},

@@ -15,6 +15,7 @@ const struct peer peers[PEERS] = {
     {"spamfilter", PORT_SPAMFILTER, "spamfilter_url"},
     {"metricdb", PORT_METRICDB, "metricdb_url"},
     {"scraper", PORT_SCRAPER, "scraper_url"},
+    {"ruler", PORT_RULER, "ruler_url"},
     {"api", PORT_API, "api_url"},
 };
 
@@ -39,7 +40,7 @@ const char *peer_relay(const struct config *config)
 
 bool peer_is_wanted(const struct config *config, const char *name)
 {
-    static const char *const by_section[] = {"nats_to_pubsub", "spamfilter", "metricdb", "scraper"};
+    static const char *const by_section[] = {"nats_to_pubsub", "spamfilter", "metricdb", "scraper", "ruler"};
     bool is_relay = strcmp(name, "queue_to_nats") == 0 || strcmp(name, "queue_to_pubsub") == 0;
     for (size_t i = 0; i < sizeof by_section / sizeof *by_section; i++)
         if (strcmp(name, by_section[i]) == 0)

@@ -41,7 +41,7 @@ struct peer {
     const char *setting; /* name of the setting that overrides the URL, such as "pubsub_url" */
 };
 
-#define PEERS 11
+#define PEERS 12
 extern const struct peer peers[PEERS];           /* all daemons, in the order of the data flow */
 const struct peer *peer_named(const char *name); /* returns NULL if no daemon has this name */
 
@@ -49,7 +49,7 @@ const struct peer *peer_named(const char *name); /* returns NULL if no daemon ha
  * queue_to_nats if the configuration has a section [queue_to_nats], else queue_to_pubsub. A queue has one relay. */
 const char *peer_relay(const struct config *config);
 /* Returns false if the pipeline runs without the daemon unless the operator names it: a relay that is not peer_relay,
- * or nats_to_pubsub, spamfilter, metricdb or scraper without its section. */
+ * or nats_to_pubsub, spamfilter, metricdb, scraper or ruler without its section. */
 bool peer_is_wanted(const struct config *config, const char *name);
 
 /* Appends the daemon's URL from the daemon's section in `config`: "http://127.0.0.1:8081" or "unix:PATH". `config` may

@@ -181,7 +181,7 @@ void outbox_add(struct outbox *o, uint64_t owner, int64_t slot, struct buf *line
     if (time <= o->floor) {
         stats_add(o->dropped_late, 1);
         if (o->config.on_drop)
-        o->config.on_drop(owner, buf_bytes(lines), o->config.arg);
+            o->config.on_drop(owner, buf_bytes(lines), o->config.arg);
         buf_free(lines);
         return;
     }

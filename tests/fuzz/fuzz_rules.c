@@ -18,7 +18,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct label_set labels = {0};
     struct error error = {0};
     label_set_put(&labels, BYTES_LITERAL("a"), BYTES_LITERAL("b"));
-    if (rules_parse("f", bytes_of(data, size), 60000, &groups, &error) != 0 && strncmp(error.text, "f:", 2) != 0)
+    if (rules_parse("f", bytes_of(data, size), 60000, &groups, &error) != 0 &&
+        strncmp(error.text, "f:", 2) != 0)
         abort();
     for (size_t i = 0; i < groups.n; i++)
         for (size_t k = 0; k < groups.all[i].n_rules; k++) {

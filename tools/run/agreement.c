@@ -105,6 +105,9 @@ static const struct {
     {"spamfilter", "pubsub_token_file", "pubsub"},
     {"metricdb", "pubsub_token_file", "pubsub"},
     {"scraper", "pubsub_token_file", "pubsub"},
+    {"ruler", "metricdb_token_file", "metricdb"},
+    {"ruler", "queue_token_file", "simplequeue"},
+    {"ruler", "pubsub_token_file", "pubsub"},
     {"api", "queue_token_file", "simplequeue"},
     {"api", "pubsub_token_file", "pubsub"},
     {"api", "aggregator_token_file", "aggregator"},
@@ -115,6 +118,7 @@ static const struct {
     {"api", "nats_to_pubsub_token_file", "nats_to_pubsub"},
     {"api", "metricdb_token_file", "metricdb"},
     {"api", "scraper_token_file", "scraper"},
+    {"api", "ruler_token_file", "ruler"},
     {"compactor", "auth_token_file", "aggregator"},
     {"compactor", "auth_token_file", "sortdb"},
 };

@@ -43,6 +43,7 @@ enum {
     SPAMFILTER,
     METRICDB,
     SCRAPER,
+    RULER,
     API,
     COMPACTOR
 }; /* indexes of the daemons, in the order of peers[], then the compactor */
@@ -310,6 +311,14 @@ static bool look_at_samples(struct pipeline_status *s, struct daemon_status *d)
     return true;
 }
 
+static bool look_at_rules(struct pipeline_status *s, struct daemon_status *d)
+{
+    (void)s;
+    add_detail(d, "%" PRIu64 " rules, %" PRIu64 " alerts firing", json_doc_number(d->stats, "/rules"),
+        json_doc_number(d->stats, "/alerts_firing"));
+    return true;
+}
+
 /* Requests to each daemon. `events`: the counter from which the rate is computed. */
 static const struct {
     bool (*look)(struct pipeline_status *s, struct daemon_status *d);
@@ -325,6 +334,7 @@ static const struct {
     [SPAMFILTER] = {look_at_marks, "checks_total", NULL, NULL},
     [METRICDB] = {look_at_samples, "samples_total", NULL, NULL},
     [SCRAPER] = {NULL, "scrapes_total", NULL, NULL},
+    [RULER] = {look_at_rules, "evaluations_total", NULL, NULL},
     [API] = {NULL, "request_seconds", "/v1/", "/count"},
 };
 
@@ -655,7 +665,7 @@ static enum status_level fold_disk(struct pipeline_status *s, dev_t device, stru
 {
     static const char *const work[PIPELINE_DAEMONS] = {"new events", "the relay", "the relay",
         "the copies from JetStream", "publishes", "the storage of counts", "sortdb", "updates of marks",
-        "the storage of samples", "scrapes", "queries", "compactions"};
+        "the storage of samples", "scrapes", "rules", "queries", "compactions"};
     enum status_level level = STATUS_FINE;
     size_t kept = 0, before = PIPELINE_DAEMONS;
     for (size_t i = 0; i < s->n_problems; i++) {

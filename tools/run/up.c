@@ -39,7 +39,7 @@
 #define N_COLOURS 6
 #define N_SIGNALS 4
 #define SEPARATORS " ,\t"
-#define PEERS_MAX 10
+#define PEERS_MAX 11
 #define COMPACT_EVERY "1d" /* default of the setting `every` of [compactor] */
 
 static const struct option_row rows[] = {
@@ -110,9 +110,10 @@ static const struct daemon_row daemon_rows[] = {
     {"nats_to_pubsub", .optional = true, .peers = {"pubsub"}},
     {"metricdb", .keeps_data = true, .optional = true, .peers = {"pubsub"}},
     {"scraper", .optional = true, .peers = {"pubsub"}},
+    {"ruler", .keeps_data = true, .optional = true, .peers = {"metricdb", "simplequeue", "pubsub"}},
     {"api", .optional = true, .read_again = RELOAD_COUNTERS " " RELOAD_DOOR " " RELOAD_CELLS,
         .peers = {"sortdb", "aggregator", "simplequeue", "pubsub", "queue_to_pubsub", "queue_to_nats",
-            "nats_to_pubsub", "spamfilter", "metricdb", "scraper"}},
+            "nats_to_pubsub", "spamfilter", "metricdb", "scraper", "ruler"}},
     {"compactor", .compacts = true, .optional = true, .peers = {"sortdb", "aggregator"}},
 };
 #define N_DAEMONS (sizeof daemon_rows / sizeof *daemon_rows)
