@@ -99,7 +99,9 @@ static int read_node(struct node *node, const struct target_defaults *defaults, 
         return error_set(error, EX_DATAERR, "%s: the file's name cannot be the name of a node", node->path);
     if (io_read_regular(node->path, NODE_MAX, &node->text) != 0)
         return error_set(error, EX_NOINPUT, "%s: %s", node->path,
-            errno == EFBIG ? "longer than 1 MB, the limit of a node; divide the file" : strerror(errno));
+            errno == EFBIG    ? "longer than 1 MB, the limit of a node; divide the file"
+            : errno == EINVAL ? "not a regular file"
+                              : strerror(errno));
     int r = targets_read(buf_bytes(&node->text), defaults, &list, error);
     targets_free(&list);
     return r == 0 ? 0 : error_set(error, EX_DATAERR, "%s: %s", node->path, error->text);

@@ -101,9 +101,13 @@ class Network:
         while True:
             try:
                 client, _ = self.listener.accept()
-                upstream = socket.create_connection(("127.0.0.1", int(self.server.port)))
             except OSError:
                 return
+            try:
+                upstream = socket.create_connection(("127.0.0.1", int(self.server.port)))
+            except OSError:
+                client.close()
+                continue
             for source, sink in ((client, upstream), (upstream, client)):
                 threading.Thread(target=self.copy, args=(source, sink), daemon=True).start()
 
@@ -125,6 +129,8 @@ class Network:
 class SharedTest(ScraperTest):
     """Targets have a label i. `names` are the scrapers' producers and streams."""
     timeout = 1.0  # of a session, seconds
+    interval = 1  # of the targets, seconds
+    stream = None  # of all scrapers; None: each has its own
     since = 0.0  # `times` begins here
 
     def setUp(self):
@@ -140,8 +146,8 @@ class SharedTest(ScraperTest):
 
     def member(self, name, *args, servers=None):
         """Starts a scraper without a file of targets."""
-        self.names[name] = self.start("scraper", "--pubsub-url=" + self.url, "--interval=1s", "--backoff-max=100ms", "--stream=" + name,
-                                      "--producer=" + name, "--zookeeper=" + (servers or self.server.address),
+        self.names[name] = self.start("scraper", "--pubsub-url=" + self.url, "--interval=%ds" % self.interval, "--backoff-max=100ms",
+                                      "--stream=" + (self.stream or name), "--producer=" + name, "--zookeeper=" + (servers or self.server.address),
                                       "--zookeeper-timeout=%dms" % (self.timeout * 1000), *args)
         return self.names[name]
 
@@ -184,10 +190,10 @@ class SharedTest(ScraperTest):
         """Waits until target i has n slots after a time."""
         wait_until(lambda: sum(t > after for t in self.times()[i]) >= n, "%d scrapes of target %s" % (n, i))
 
-    def missing(self, times, interval=1.0):
+    def missing(self, times):
         """The slots without a sample between the first and the last."""
         times = sorted(times)
-        return [t + k * interval for t, next_ in zip(times, times[1:]) for k in range(1, round((next_ - t) / interval))]
+        return [t + k * self.interval for t, next_ in zip(times, times[1:]) for k in range(1, round((next_ - t) / self.interval))]
 
     def assert_no_markers(self):
         self.assertEqual([(name, t, i) for name in self.names for t, i, v in self.published(name) if v == "stale"], [])
