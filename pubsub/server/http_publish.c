@@ -262,12 +262,21 @@ static bool read_until(struct pubsub_server *server, struct http_request *req, s
            (!http_param(req, "name", &text) || http_param_name(req, "name", NULL, until->name));
 }
 
-/* Returns false after an error reply. */
-static bool read_guard(struct http_request *req, struct stream_marks *marks)
+/* A guard that was read in another era may be in another log, which was restored. Returns false after an error reply. */
+static bool read_guard(struct pubsub_server *server, struct http_request *req, struct stream_marks *marks)
 {
-    char name[NAME_LEN_MAX + 1];
-    return (!http_param(req, "guard", &marks->guard) || http_param_name(req, "guard", NULL, name)) &&
-           http_param_u64(req, "guard_mark", 0, 0, UINT64_MAX, &marks->guard_mark);
+    char name[NAME_LEN_MAX + 1], present[SERVER_ERA_TEXT];
+    struct bytes era;
+    if (!http_param(req, "guard", &marks->guard))
+        return true;
+    if (!http_param_name(req, "guard", NULL, name) ||
+        !http_param_u64(req, "guard_mark", 0, 0, UINT64_MAX, &marks->guard_mark))
+        return false;
+    server_era(server, present);
+    if (!http_param(req, "era", &era) || bytes_equal_str(era, present))
+        return true;
+    http_problem(req, 409, "guard-conflict", "read the guard's mark again", "the guard is of another era");
+    return false;
 }
 
 static bool is_guarded(struct stream *s, const struct stream_marks *marks)
@@ -285,7 +294,7 @@ static void state_only(
     struct bytes text;
     struct stream *s = server_find_stream(server, req, NULL, false);
     struct stream_marks marks = {0};
-    if (!s || !http_param_u64(req, "mark", 0, 0, UINT64_MAX, &stated) || !read_guard(req, &marks))
+    if (!s || !http_param_u64(req, "mark", 0, 0, UINT64_MAX, &stated) || !read_guard(server, req, &marks))
         return;
     mark = journal_mark(stream_journal(s), bytes_str(until->producer), &known);
     if (http_body(req).len > 0 || http_param(req, "opening", &text) || !http_param(req, "mark", &text)) {
@@ -306,7 +315,7 @@ static void state_only(
 }
 
 /* Reads the marks of a publish. Returns false after an error reply. */
-static bool read_marks(struct http_request *req, struct stream_marks *marks)
+static bool read_marks(struct pubsub_server *server, struct http_request *req, struct stream_marks *marks)
 {
     char name[NAME_LEN_MAX + 1];
     struct bytes value;
@@ -323,7 +332,7 @@ static bool read_marks(struct http_request *req, struct stream_marks *marks)
     }
     if (!http_param_name(req, "producer", NULL, name) ||
         !http_param_u64(req, "mark", 0, 0, UINT64_MAX, &marks->mark) ||
-        !http_param_u64(req, "next", 0, 0, UINT64_MAX, &marks->next) || !read_guard(req, marks))
+        !http_param_u64(req, "next", 0, 0, UINT64_MAX, &marks->next) || !read_guard(server, req, marks))
         return false;
     bool opening_fits = !has_opening || bytes_is_name(marks->tag);
     bool only_opening = has_opening && marks->mark == marks->next && marks->mark > 0 && !http_body(req).len;
@@ -452,7 +461,7 @@ void http_publish(struct http_request *req, void *ctx)
         state_only(server, req, &until);
         return;
     }
-    if (!read_marks(req, &marks) || !read_lines(server, req, marks.producer.len > 0, &lines))
+    if (!read_marks(server, req, &marks) || !read_lines(server, req, marks.producer.len > 0, &lines))
         return;
     struct stream *s = server_find_stream(server, req, DEFAULT_STREAM, true);
     if (s)
@@ -525,7 +534,7 @@ static void leave_out(
     struct pubsub_server *server, struct http_request *req, struct stream *s, const char *producer)
 {
     struct stream_marks marks = {0};
-    if (!read_guard(req, &marks))
+    if (!read_guard(server, req, &marks))
         return;
     if (is_guarded(s, &marks))
         refuse(server, req, s, JOURNAL_GUARDED);

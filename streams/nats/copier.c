@@ -145,6 +145,7 @@ bool copier_own(struct copier *c, unsigned partition, bool is_owner, uint64_t nu
 void copier_claimed(struct copier *c, unsigned partition, uint64_t number)
 {
     c->partitions[partition].claim = number;
+    c->queue = NULL; /* the step in progress may be of this partition */
     snprintf(c->claimed, sizeof c->claimed,
         "partition %u has moved to another cell (move %" PRIu64
         "), and this copy of the cell is older; millrace cell move %u --to its owner leaves it there",

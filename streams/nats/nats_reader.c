@@ -65,7 +65,9 @@ void nats_reader_find(struct nats_reader *r, struct nats_client *c)
     nats_reader_forget(r);
     natsStatus s = ask_info(r, c, NULL);
     bool lists = r->listed_at == 0 || r->is_changed || now - r->listed_at > LIST_EVERY ||
-                 (s == NATS_OK && r->info->State.NumSubjects != r->n_subjects);
+                 r->state.connection != nats_client_number(c) ||
+                 (s == NATS_OK &&
+                     (r->info->State.NumSubjects != r->n_subjects || r->info->Created != r->state.created));
     if (s == NATS_OK && lists)
         s = ask_info(r, c, ">");
     for (unsigned i = 0; i < NATS_PARTITIONS && lists && s == NATS_OK; i++)

@@ -4,8 +4,8 @@
  * 1. A read asks for the next message of a subject after a sequence (a direct get), again and again. There is no consumer
  *    that could skip, repeat or lose messages. Any replica of the stream answers. One message is in flight.
  * 2. On a new connection, nats_reader_find must succeed before the next read, because the stream may be another one.
- * 3. The list of subjects is read only if their number has changed, and every ten minutes: the server reads the index of each
- *    block of the stream for it.
+ * 3. The list of subjects is read only if their number has changed, on a new connection, in a stream that was made again, and
+ *    every ten minutes: the server reads the index of each block of the stream for it.
  * 4. With each list, the reader compares the claims of the cell's partitions (copier.h, rule 10), and writes those that the
  *    stream does not have. The leader answers, because another replica may not have the latest claim yet. */
 #ifndef MILLRACE_NATS_READER_H

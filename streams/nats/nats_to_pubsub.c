@@ -223,6 +223,9 @@ static void begin_again(struct cell *c, const char *why)
     copier_begin(c->copier);
     c->has_run = c->is_record = false;
     c->records_at = 0;
+    /* A restored record may be the same one, although another cell has claimed the partition meanwhile. */
+    c->reader.is_changed = true;
+    c->found_at = 0;
 }
 
 /* Sets which partitions the cell copies. */

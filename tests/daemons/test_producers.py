@@ -191,6 +191,10 @@ class ProducersTest(RelayTest):
         self.assertEqual(pub(b"", mark=1, until=1, guard="g", guard_mark=3), (200, None))
         self.assertEqual(pub(mark=1, next=2, guard="g", guard_mark=3), (200, None))
         self.assertEqual(pub(mark=2, next=3, guard="a b", guard_mark=3), (400, "bad-parameter"))
+        era = request(self.pubsub_url, "GET", "/producer?stream=clicks&producer=p").headers["X-Millrace-Era"]
+        self.assertEqual(pub(mark=2, next=3, guard="g", guard_mark=3, era="another-0"), (409, "guard-conflict"))
+        self.assertEqual(pub(mark=2, next=3, guard="g", guard_mark=3, era=era), (200, None))
+        self.assertEqual(pub(mark=3, next=4, era="another-0"), (200, None))
         begins = request(self.pubsub_url, "GET", "/producers?stream=clicks&begins=g").json()
         self.assertEqual([p["producer"] for p in begins["producers"]], ["g"])
         self.assertLess(abs(begins["time"] - time.time()), 3600)
