@@ -281,6 +281,8 @@ void untils_state(
         e = add(us, s, statement->producer);
     bool falls = statement->time > 0 && statement->time < e->until.time;
     bool was_left_out = e->until.silence >= us->config.timeout;
+    if (was_left_out && !is_stored && statement->time > 0 && statement->time == e->time)
+        return; /* rule 6 */
     apply(&e->until, statement);
     if (statement->time > 0) {
         e->time = statement->time;

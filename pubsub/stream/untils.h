@@ -17,7 +17,7 @@
  *    restored time may be older by this delay; `is_restored` is true until the next statement.
  * 6. A producer's silence counts only while pubsub runs. The silence is stored in eighths of the timeout, so a
  *    restart extends a producer's timeout by at most an eighth. A producer that was silent for the timeout is
- *    excluded until its next statement.
+ *    excluded until its next statement of another time. A relay that has restarted may repeat the last statement.
  * 7. A new producer is known once its first statement is stored, so that pubsub does not forget a known producer if
  *    it is killed.
  *

@@ -357,6 +357,23 @@ static void a_silent_producer_is_left_out_until_it_states_again(void **state)
     assert_int_equal(least(w, "p"), now);
 }
 
+/* A relay that has restarted repeats the last statement. It shows no life of its source. */
+static void a_repeated_time_does_not_end_the_exclusion(void **state)
+{
+    struct world *w = *state;
+    usec_t now = w->trusted;
+    publish(w, "p", now);
+    pass(w, TIMEOUT + UNTILS_STORE_EVERY);
+    assert_int_equal(least(w, ""), w->trusted);
+    state_only(w, "p", now);
+    assert_int_equal(least(w, ""), w->trusted);
+    kill_and_restart(w);
+    state_only(w, "p", now);
+    assert_int_equal(least(w, ""), w->trusted);
+    state_only(w, "p", now - SECOND); /* a clock that was set back */
+    assert_int_equal(least(w, "p"), now - SECOND);
+}
+
 static void a_new_producer_is_known_once_it_is_stored(void **state)
 {
     struct world *w = *state;
@@ -416,6 +433,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(only_the_time_that_the_daemon_runs_is_silence, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             a_silent_producer_is_left_out_until_it_states_again, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_repeated_time_does_not_end_the_exclusion, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_new_producer_is_known_once_it_is_stored, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_removed_producer_stays_removed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_copy_has_the_times_of_its_lines, set_up, tear_down),
