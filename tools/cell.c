@@ -20,10 +20,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sysexits.h>
-#include <time.h>
 
 #define CELLS_MAX 64
-#define POLL_NSEC 200000000
+#define POLL (200 * USEC_PER_MSEC)
 #define ANOTHER "cell %s: another command moves the partition; see millrace cell list"
 
 static const struct option_row rows[] = {
@@ -203,16 +202,39 @@ static int each_queue(
     return w.status;
 }
 
-/* Returns 0 for a time that is not known. */
+/* Returns the microseconds, or 0 for a time that is not known. */
 static usec_t time_of(struct json_value seconds)
 {
-    return seconds.type == JSON_F64   ? (usec_t)(seconds.v.f64 * USEC_PER_SEC)
+    return seconds.type == JSON_F64   ? (usec_t)(seconds.v.f64 * USEC_PER_SEC + 0.5)
            : seconds.type == JSON_I64 ? (usec_t)seconds.v.i64 * USEC_PER_SEC
                                       : 0;
 }
 
+/* True if the producer does not hold back the times of its cell. */
+static bool is_left_out(const struct json_doc *producer)
+{
+    struct json_value is_out = json_doc_at(producer, "/left_out");
+    return is_out.type == JSON_BOOL && is_out.v.boolean;
+}
+
+static int leave_out_in(const struct move *m, const struct cell *c, const char *id)
+{
+    struct buf target = {0};
+    buf_printf(&target, "/producers?stream=%s&producer=%s&left_out=1", m->cluster->stream, id);
+    append_guard(&target, m);
+    int status = send(c, target.ptr);
+    buf_free(&target);
+    return status;
+}
+
+static int leave_out(const struct move *m, const char *id, const struct json_doc *producer)
+{
+    bool has_time = json_doc_at(producer, "/left_out").type == JSON_BOOL;
+    return has_time && !is_left_out(producer) ? leave_out_in(m, m->from, id) : EX_OK;
+}
+
 /* Raises the queue's mark in the new cell, with its place and its time. A new cell that copied the partition before has a
- * lower mark, or the same one. */
+ * lower mark, or the same one. A queue that was left out before the move, because it was silent, remains so. */
 static int give(const struct move *m, const char *id, const struct json_doc *producer)
 {
     struct bytes opening = json_doc_text(producer, "/opening"), name = json_doc_text(producer, "/name");
@@ -238,19 +260,11 @@ static int give(const struct move *m, const char *id, const struct json_doc *pro
         buf_printf(&target, "&name=%.*s", (int)name.len, name.ptr);
     append_guard(&target, m);
     bool has_change = from < mark || opening.len > 0 || until.type != JSON_MISSING;
+    bool was_silent = is_left_out(producer) && m->from->records.list[m->partition].state == PARTITION_LEAVING;
     if (status == EX_OK && from <= mark && has_change)
         status = send(m->to, target.ptr);
-    buf_free(&target);
-    return status;
-}
-
-static int leave_out(const struct move *m, const char *id, const struct json_doc *producer)
-{
-    struct json_value is_out = json_doc_at(producer, "/left_out");
-    struct buf target = {0};
-    buf_printf(&target, "/producers?stream=%s&producer=%s&left_out=1", m->cluster->stream, id);
-    append_guard(&target, m);
-    int status = is_out.type == JSON_BOOL && !is_out.v.boolean ? send(m->from, target.ptr) : EX_OK;
+    if (status == EX_OK && from <= mark && was_silent)
+        status = leave_out_in(m, m->to, id);
     buf_free(&target);
     return status;
 }
@@ -264,20 +278,24 @@ static usec_t ask_time(
     return time;
 }
 
-/* Waits until the new cell is complete beyond the present by `free_after`. Then its times are held by the moved queues, also
+/* Waits until the new cell is complete beyond the present. Its times are then held by the moved queues, after `free_after` also
  * in all answers that an API still makes. */
 static int wait_complete(const struct move *m)
 {
     char target[3 * NAME_LEN_MAX], pointer[2 * NAME_LEN_MAX];
     int status = EX_OK;
     snprintf(target, sizeof target, "/producers?stream=%s" PARTITIONS_QUERY, m->cluster->stream);
-    usec_t end = ask_time(m, m->to->pubsub_url, target, "/time", &status) + m->cluster->free_after;
+    usec_t end = ask_time(m, m->to->pubsub_url, target, "/time", &status);
     snprintf(pointer, sizeof pointer, "/streams/%s/complete_until", m->cluster->stream);
-    fprintf(stderr, "partition %u is in cell %s; waiting until this cell is complete beyond the move\n",
+    fprintf(stderr,
+        "partition %u is in cell %s; waiting until this cell is complete beyond the move (millrace producers "
+        "shows a queue that holds it back)\n",
         m->partition, m->to->name);
     while (
         status == EX_OK && ask_time(m, m->to->aggregator_url, "/stats?format=json", pointer, &status) < end)
-        nanosleep(&(struct timespec){.tv_nsec = POLL_NSEC}, NULL);
+        clock_sleep(POLL);
+    if (status == EX_OK)
+        clock_sleep(m->cluster->free_after);
     return status;
 }
 
@@ -297,9 +315,10 @@ static int end_move(struct move *m, struct cluster *k)
                 "cell %s is a copy from before the move: the events of partition %u that it had copied since "
                 "then are not counted\n",
                 m->from->name, m->partition);
-        if (r->state != PARTITION_LEFT && !has_waited)
+        if (r->state != PARTITION_LEFT && !has_waited) {
             status = wait_complete(m);
-        has_waited = true;
+            has_waited = true;
+        }
         if (status == EX_OK)
             status = write_record(m, m->from, r->number, "left.", m->to->name);
         if (status == EX_OK)
@@ -313,13 +332,17 @@ static int end_move(struct move *m, struct cluster *k)
     return status;
 }
 
-/* Steps 2 and 3. */
-static int arrive(const struct move *m)
+/* Steps 2 and 3. If the new cell is the last owner, restored from a backup before the move, several cells may have left the
+ * partition with this number. The highest marks are those of the last one. */
+static int arrive(struct move *m, struct cluster *k)
 {
     uint64_t present = m->to->records.list[m->partition].number;
     int status = present < m->number ? write_record(m, m->to, present, "arriving", "") : EX_OK;
-    if (status == EX_OK)
-        status = each_queue(m, give);
+    for (m->from = k->cells; m->from < k->cells + k->n && status == EX_OK; m->from++) {
+        const struct partition *r = &m->from->records.list[m->partition];
+        if (m->from != m->to && r->number == m->number && r->state >= PARTITION_LEAVING)
+            status = each_queue(m, give);
+    }
     return status == EX_OK ? write_record(m, m->to, m->number, "owned", "") : status;
 }
 
@@ -343,7 +366,7 @@ static int move(struct cluster *k, unsigned partition, struct cell *to)
             other);
     }
     if (status == EX_OK && owner != to)
-        status = arrive(&m);
+        status = arrive(&m, k);
     if (status == EX_OK)
         status = end_move(&m, k);
     if (status == EX_OK)

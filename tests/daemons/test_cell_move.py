@@ -6,32 +6,47 @@ import base64
 import contextlib
 import http.server
 import shutil
+import signal
 import subprocess
 import threading
+import time
 
 import harness
 from cell_test import Cell, CellTest, Host, Putter
-from harness import request, wait_until
+from harness import query, request, wait_until
 from nats_test import Client
+
+
+def serve(test, handler):
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    test.addCleanup(server.server_close)
+    test.addCleanup(server.shutdown)
+    return "http://127.0.0.1:%d" % server.server_port
 
 
 class Proxy:
     """In front of a cell's pubsub. Calls `before` before each request that changes something, and `on_change` after it, before its
     reply."""
 
-    def __init__(self, test, url, before, on_change):
+    def __init__(self, test, url, before, on_change=lambda path: None):
         class Handler(http.server.BaseHTTPRequestHandler):
             def forward(handler):
+                body = handler.rfile.read(int(handler.headers.get("Content-Length", 0)))
                 if handler.command == "POST":
                     before()
                 try:
-                    reply = request(url, handler.command, handler.path)
+                    reply = request(url, handler.command, handler.path, body)
                 except harness.UNREACHABLE:
                     return  # the cell is down
                 if handler.command == "POST":
                     on_change(handler.path)
                 handler.send_response(reply.status)
                 handler.send_header("Content-Length", str(len(reply.body)))
+                for name in ("X-Millrace-Era", "X-Millrace-Time"):
+                    if name in reply.headers:
+                        handler.send_header(name, reply.headers[name])
                 handler.end_headers()
                 with contextlib.suppress(BrokenPipeError):  # the command was killed
                     handler.wfile.write(reply.body)
@@ -41,12 +56,7 @@ class Proxy:
             def log_message(handler, *args):
                 pass
 
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        self.url = "http://127.0.0.1:%d" % self.server.server_port
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        test.addCleanup(self.server.server_close)
-        test.addCleanup(self.server.shutdown)
+        self.url = serve(test, Handler)
 
 
 class CellMove(CellTest):
@@ -78,7 +88,7 @@ class CellMove(CellTest):
 
     def on_change(self, path):
         self.changes.append(path)
-        if len(self.changes) == self.kill_at:
+        if self.kill_at == len(self.changes) or (isinstance(self.kill_at, str) and self.kill_at in path):
             self.command.kill()
             self.command.wait()
 
@@ -102,17 +112,17 @@ class CellMove(CellTest):
         return self.run_program("millrace", "cell", "--config=" + self.path("api.conf"), *args)
 
     def move(self, partition, to, kill_at=None):
-        """Returns its exit status, below 0 after a kill."""
+        """Returns its exit status, below 0 after a kill: after so many changes, or after a change with this text."""
         self.changes, self.kill_at, self.sent = [], kill_at, 0
         self.command = subprocess.Popen([harness.program("millrace"), "cell", "--config=" + self.path("api.conf"), "move",
                                          str(partition), "--to=" + to, "--free-after=0"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         while self.command.poll() is None:
-            self.check_time("west" if to == "east" else "east", to)
+            self.check_time(*(name for name in self.cells if name != to), to)
         self.output = self.command.communicate()[1].decode()
         return self.command.returncode
 
     def check_time(self, *cells):
-        """The old cell is asked first: its times are freed only when those of the new one are held."""
+        """The new cell is asked last: the times of the old one are freed only when those of the new one are held."""
         acknowledged = [putter.acknowledged[:] for putter in self.putters]
         replies = [self.aggregators[name].get("/range?start=&end=%ff") for name in cells]
         complete = min(int(reply.headers["X-Millrace-Complete-Until"]) for reply in replies)
@@ -211,11 +221,7 @@ class CellMove(CellTest):
     def test_a_copy_from_before_the_move_stops(self):
         self.put()
         host, east = self.hosts[0], self.cells["east"]
-        east.copier.kill9()
-        east.pubsub.stop()
-        shutil.copytree(self.path("east"), self.path("copy"))
-        east.start_pubsub()
-        east.start_copier()
+        self.back_up(east)
         self.assertEqual(self.move(host.partition, "west"), 0)
         wait_until(lambda: self.claim(host.partition) == b"1", "the claim")
         self.api("STREAM.PURGE.clicks", filter="clicks.%d.owner" % host.partition)
@@ -224,10 +230,7 @@ class CellMove(CellTest):
         mark = self.cells["west"].producer(host)["mark"]
         wait_until(lambda: self.cells["west"].producer(host)["mark"] != mark, "lines in the new cell")
         east.copier.kill9()
-        east.pubsub.stop()
-        shutil.rmtree(self.path("east"))
-        shutil.copytree(self.path("copy"), self.path("east"))
-        east.start_pubsub()
+        self.restore(east)
         mark = east.producer(host)["mark"]
         east.start_copier()
         east.wait_trouble("partition %d has moved to another cell (move 1)" % host.partition)
@@ -240,6 +243,135 @@ class CellMove(CellTest):
         self.assertEqual(east.producer(host)["mark"], mark)
         self.assertTrue(east.producer(host)["left_out"])
         self.stop_put()
+
+    def back_up(self, cell):
+        cell.copier.kill9()
+        cell.pubsub.stop()
+        shutil.copytree(self.path(cell.name), self.path("copy"))
+        cell.start_pubsub()
+        cell.start_copier()
+
+    def restore(self, cell):
+        """Without its copier."""
+        cell.pubsub.stop()
+        shutil.rmtree(self.path(cell.name))
+        shutil.copytree(self.path("copy"), self.path(cell.name))
+        cell.start_pubsub()
+
+    def wait_lines_of(self, host, name):
+        mark = self.cells[name].producer(host)["mark"]
+        wait_until(lambda: self.cells[name].producer(host)["mark"] != mark, "lines of %s in %s" % (host.name, name))
+
+    def test_an_owner_that_is_restored_gets_the_marks_of_the_last_one(self):
+        """Two cells have left the partition with the same number, because a move was not ended before the next one."""
+        self.add_cell("north", "none")
+        self.put()
+        host, west = self.hosts[0], self.cells["west"]
+        self.back_up(west)
+        self.move_directly(host.partition, "north")
+        self.wait_lines_of(host, "north")
+        self.assertLess(self.move(host.partition, "east", "opening=owned"), 0)
+        self.wait_lines_of(host, "east")
+        self.move_directly(host.partition, "west")
+        self.wait_lines_of(host, "west")
+        west.copier.kill9()
+        self.restore(west)
+        self.move_directly(host.partition, "west")
+        west.start_copier()
+        self.wait_lines_of(host, "west")
+        self.assertEqual(self.owner(host.partition), "%2d west move 3" % host.partition)
+        self.stop_put()
+        self.check_lines()
+
+    def test_the_old_cell_is_free_after_the_new_one_is_held(self):
+        """The aggregator of the new cell stops for longer than free_after, and then is complete at once."""
+        replied, left = [], []
+
+        class Aggregator(http.server.BaseHTTPRequestHandler):
+            def do_GET(handler):
+                body = b'{"streams":{"clicks":{"complete_until":%d}}}' % (time.time() + 3600)
+                handler.send_response(200)
+                handler.send_header("Content-Length", str(len(body)))
+                handler.end_headers()
+                replied.append(time.monotonic())
+                handler.wfile.write(body)
+
+            def log_message(handler, *args):
+                pass
+
+        aggregator = serve(self, Aggregator)
+        pubsub = Proxy(self, self.cells["east"].url, lambda: None,
+                       lambda path: left.append(time.monotonic()) if "opening=left" in path else None)
+        self.write("late.conf", "".join("[cell %s]\npubsub_url = %s\naggregator_url = %s\narchive = /none/%s\n" % (
+            name, url, aggregator, name) for name, url in (("east", pubsub.url), ("west", self.cells["west"].url))))
+        wait_until(lambda: self.owner(5) == " 5 east", "the partitions of east")
+        r = self.run_program("millrace", "cell", "--config=" + self.path("late.conf"), "move", "5", "--to=west", "--free-after=2s")
+        self.assertEqual(r.returncode, 0, r.stderr)
+        self.assertGreaterEqual(left[0] - replied[0], 2)
+
+    def test_a_silent_queue_holds_no_time_back_after_a_move(self):
+        self.putters = []
+        host, east, west = self.hosts[0], self.cells["east"], self.cells["west"]
+        host.put([Putter(host, 1).event(0)])
+        wait_until(lambda: east.producer(host)["mark"] == "2" and east.producer(host).get("until"), "a time of the queue")
+        host.relay.kill9()
+        reply = request(east.url, "POST", "/producers?" + query(stream="clicks", producer=host.id, left_out=1))
+        self.assertEqual(reply.status, 200)
+        self.assertTrue(east.producer(host)["left_out"])
+        self.assertEqual(self.move(host.partition, "west"), 0, self.output)
+        self.assertEqual(west.producer(host)["mark"], "2")
+
+        def has_read(stats):
+            return stats["messages_read_total"] > 0 and stats["unread_queues"] == 0
+        for _ in range(2):  # a copier repeats the last statement at its start
+            wait_until(lambda: has_read(west.copier.wait_ready().stats()), "the copier to have read the queue")
+            self.assertTrue(west.producer(host)["left_out"])
+            west.restart_copier()
+        host.start_relay()
+        wait_until(lambda: west.producer(host).get("left_out") is False, "a time of the queue in the new cell")
+
+    def test_a_cell_whose_pubsub_is_restored_reads_the_claims_again(self):
+        """Its copier sleeps meanwhile, and the record of the partition is the one that it knows."""
+        self.put()
+        host, east = self.hosts[0], self.cells["east"]
+        for to in ("west", "east"):
+            self.move_directly(host.partition, to)
+        wait_until(lambda: self.claim(host.partition) == b"2", "the claim")
+        self.back_up(east)
+        self.wait_lines_of(host, "east")
+        east.copier.process.send_signal(signal.SIGSTOP)
+        self.move_directly(host.partition, "west")
+        wait_until(lambda: self.claim(host.partition) == b"3", "the second claim")
+        self.restore(east)
+        mark = east.producer(host)["mark"]
+        east.copier.process.send_signal(signal.SIGCONT)
+        east.wait_trouble("partition %d has moved to another cell (move 3)" % host.partition)
+        self.assertEqual(east.producer(host)["mark"], mark)
+        self.stop_put()
+
+    def test_a_publish_that_waits_while_pubsub_is_restored(self):
+        """It is of a time before the move, as pubsub's log is again."""
+        host, east = self.hosts[0], self.cells["east"]
+        gate, is_held = threading.Event(), threading.Event()
+        gate.set()
+        self.addCleanup(gate.set)
+        proxy = Proxy(self, east.url, lambda: gate.is_set() or is_held.set() or gate.wait())
+        east.copier.kill9()
+        copier = self.daemon("nats_to_pubsub", "--pubsub-url=" + proxy.url, "--nats-url=" + self.server.url, "--nats-timeout=1s")
+        host.put([Putter(host, 1).event(0)])
+        wait_until(lambda: east.producer(host)["mark"] == "2", "the first line")
+        gate.clear()
+        host.put([Putter(host, 1).event(1)])
+        wait_until(is_held.is_set, "a publish to wait")
+        east.pubsub.stop()
+        shutil.copytree(self.path("east"), self.path("copy"))
+        east.start_pubsub()
+        self.move_directly(host.partition, "west")
+        self.cells["west"].wait_lines([Putter(host, 1).event(1)])
+        self.restore(east)
+        gate.set()
+        wait_until(lambda: "has moved to another cell (move 1)" in copier.wait_listening().get("/health").text, "the claim")
+        self.assertEqual(east.producer(host)["mark"], "2")
 
     def claim(self, partition):
         reply = Client(self.server).api("STREAM.MSG.GET.clicks", last_by_subj="clicks.%d.owner" % partition)

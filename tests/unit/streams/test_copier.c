@@ -1,6 +1,7 @@
-/* A model of queues, a stream that loses, repeats and renumbers messages, replicas that lag, and two cells, whose pubsubs are
- * restored to older copies. Partitions move between the cells, by commands that are killed. Whatever happens, each line is
- * stored once, in one cell and in the order of its queue, and no time of the cells is too late. */
+/* A model of queues, a stream that loses, repeats and renumbers messages, replicas that lag, and three cells, whose pubsubs are
+ * restored to older copies, and whose aggregators stop for a while. Partitions move between the cells, by commands that are
+ * killed. Whatever happens, each line is stored once, in one cell and in the order of its queue, and no time of an answer is too
+ * late. */
 #include "support/cm.h"
 #include "streams/nats/copier.h"
 
@@ -10,6 +11,8 @@
 #include <string.h>
 
 #define QUEUES 5
+#define CELLS 3
+#define FREE_AFTER (60 * USEC_PER_SEC) /* no question takes longer */
 #define MESSAGES_MAX 4000
 #define READ_MAX 7
 #define TEXT_MAX 16384
@@ -34,6 +37,7 @@ struct world {
     uint64_t published[QUEUES];       /* the relay's next mark */
     uint64_t highest[QUEUES];         /* of all ids that were published */
     usec_t accepted[QUEUES][IDS_MAX]; /* when the relay published an id first */
+    usec_t known[QUEUES];             /* when a pubsub has heard of the queue first; 0: none has */
     struct model_cell {
         struct pubsub {
             uint64_t marks[QUEUES];
@@ -42,19 +46,31 @@ struct world {
             struct partition partitions[NATS_PARTITIONS];
             usec_t until[QUEUES];
             bool states[QUEUES], is_left_out[QUEUES];
-        } pubsub, copy;
-        usec_t complete;    /* up to this time by its aggregator */
-        bool holds[QUEUES]; /* `complete` has heard of the queue */
+        } pubsub, copy, old; /* copy: a backup since the latest move; old: an older one */
+        /* What its aggregator replies. */
+        struct counts {
+            usec_t complete; /* up to this time */
+            bool has[QUEUES][IDS_MAX];
+        } counts;
+        bool is_stopped;                /* the aggregator */
+        uint64_t left[NATS_PARTITIONS]; /* the number of the move with which it left a partition last */
         bool is_new_era;
         struct copier *copier;
         struct publisher_run stale; /* of a process that sleeps; producer NULL: none */
         char stale_text[TEXT_MAX], stale_opening[NAME_LEN_MAX + 1], stale_guard[PARTITION_PRODUCER_TEXT];
-    } cells[2], *at; /* at: the cell that acts */
+    } cells[CELLS], *at; /* at: the cell that acts */
+    /* A question to all cells, one after the other. */
+    struct question {
+        struct counts replies[CELLS];
+        bool is_asked[CELLS];
+        usec_t begun;
+        unsigned n;
+    } question;
     struct copy_message read[READ_MAX];
     char texts[READ_MAX][TEXT_MAX], ids[READ_MAX][TEXT_MAX];
-    bool is_giving; /* a command gives marks to a cell, which is not restored meanwhile */
-    unsigned moves;
-    unsigned skips; /* one of so many messages is missing in a replica; 0: none */
+    bool is_giving;                   /* a command gives marks to a cell, which is not restored meanwhile */
+    unsigned moves, returns, answers; /* returns: of an owner that was restored from before its move */
+    unsigned skips;                   /* one of so many messages is missing in a replica; 0: none */
     unsigned losses;
 };
 
@@ -206,29 +222,80 @@ static void read_next(struct world *w)
 /* A cell is complete up to the least time that its producers state. */
 static void see_times(struct world *w)
 {
-    for (struct model_cell *c = w->cells; c < w->cells + 2; c++) {
+    for (unsigned q = 0; q < QUEUES; q++) {
+        bool is_known = false;
+        for (unsigned i = 0; i < CELLS; i++)
+            is_known |= w->cells[i].pubsub.states[q];
+        w->known[q] = !is_known ? 0 : w->known[q] > 0 ? w->known[q] : w->now;
+    }
+    for (struct model_cell *c = w->cells; c < w->cells + CELLS; c++) {
         usec_t least = w->now;
         for (unsigned q = 0; q < QUEUES; q++)
             if (c->pubsub.states[q] && !c->pubsub.is_left_out[q] && c->pubsub.until[q] < least)
                 least = c->pubsub.until[q];
-        if (least == 0)
+        c->is_stopped = below(w, 40) == 0 ? !c->is_stopped : c->is_stopped;
+        if (least == 0 || c->is_stopped)
             continue;
-        c->complete = least;
-        memcpy(c->holds, c->pubsub.states, sizeof c->holds);
+        c->counts.complete = least;
+        for (unsigned q = 0; q < QUEUES; q++)
+            memcpy(c->counts.has[q], c->pubsub.has[q], w->highest[q]);
+    }
+}
+
+/* An answer has each line that was accepted before its time. A queue holds no time back before a cell knows it. */
+static void check_answer(const struct world *w, const struct counts *replies[CELLS])
+{
+    usec_t complete = w->now;
+    for (unsigned i = 0; i < CELLS; i++)
+        complete = replies[i]->complete < complete ? replies[i]->complete : complete;
+    for (unsigned q = 0; q < QUEUES; q++) {
+        usec_t known = w->known[q] > 0 ? w->known[q] : w->now;
+        for (uint64_t id = 1; id < w->highest[q]; id++) {
+            int n = 0;
+            for (unsigned i = 0; i < CELLS; i++)
+                n += replies[i]->has[q][id];
+            assert_true(n <= 1);
+            assert_true(n == has_line(q, id) || complete <= known || w->accepted[q][id] >= complete);
+        }
     }
 }
 
 static void check_lines(const struct world *w)
 {
-    const struct model_cell *c = w->cells;
-    usec_t complete = c[0].complete < c[1].complete ? c[0].complete : c[1].complete;
+    const struct counts *replies[CELLS];
+    for (unsigned i = 0; i < CELLS; i++)
+        replies[i] = &w->cells[i].counts;
+    check_answer(w, replies);
     for (unsigned q = 0; q < QUEUES; q++)
         for (uint64_t id = 1; id < w->highest[q]; id++) {
-            int n = c[0].pubsub.has[q][id] + c[1].pubsub.has[q][id];
+            int n = 0;
+            for (unsigned i = 0; i < CELLS; i++)
+                n += w->cells[i].pubsub.has[q][id];
             assert_true(n <= 1);
-            bool is_held = c[0].holds[q] || c[1].holds[q];
-            assert_true(n == has_line(q, id) || !is_held || w->accepted[q][id] >= complete);
         }
+}
+
+/* Asks a cell that the question has not asked yet. */
+static void ask(struct world *w)
+{
+    struct question *a = &w->question;
+    const struct counts *replies[CELLS];
+    unsigned i = (unsigned)below(w, CELLS);
+    if (a->n == CELLS || (a->n > 0 && w->now - a->begun >= FREE_AFTER)) {
+        memset(a->is_asked, 0, sizeof a->is_asked);
+        a->n = 0;
+    }
+    while (a->is_asked[i])
+        i = (i + 1) % CELLS;
+    a->begun = a->n == 0 ? w->now : a->begun;
+    a->is_asked[i] = true;
+    a->replies[i] = w->cells[i].counts;
+    if (++a->n < CELLS)
+        return;
+    for (i = 0; i < CELLS; i++)
+        replies[i] = &a->replies[i];
+    check_answer(w, replies);
+    w->answers++;
 }
 
 static bool has_guard(const struct pubsub *p, const struct publisher_run *run)
@@ -341,17 +408,24 @@ static void copy(struct world *w, bool faults)
     }
 }
 
-/* pubsub is restored to a copy. The cell learns of it by a conflict or, later, by the new era. */
+/* The cell learns of it by a conflict or, later, by the new era. */
+static void restore_from(struct world *w, const struct pubsub *copy)
+{
+    w->at->pubsub = *copy;
+    w->at->counts = (struct counts){0};
+    w->at->is_new_era = true;
+    w->question.n = CELLS; /* no question that began before */
+}
+
+/* pubsub is backed up, or restored. */
 static void restore(struct world *w)
 {
-    if (below(w, 2)) {
+    if (below(w, 2) == 0)
+        restore_from(w, &w->at->copy);
+    else
         w->at->copy = w->at->pubsub;
-        return;
-    }
-    w->at->pubsub = w->at->copy;
-    w->at->complete = 0;
-    memset(w->at->holds, 0, sizeof w->at->holds);
-    w->at->is_new_era = true;
+    if (below(w, 4) == 0)
+        w->at->old = w->at->copy;
 }
 
 static void see_era(struct world *w)
@@ -365,7 +439,7 @@ static void see_era(struct world *w)
 static void act(struct world *w, uint64_t seed)
 {
     uint64_t n = below(w, 100);
-    w->at = &w->cells[below(w, 2)];
+    w->at = &w->cells[below(w, CELLS)];
     if (n < 40)
         publish(w, (unsigned)below(w, QUEUES));
     else if (n < 42 && seed % 2 == 0)
@@ -376,6 +450,8 @@ static void act(struct world *w, uint64_t seed)
         see_era(w);
     else if (n < 50)
         wake_up(w);
+    else if (n < 55)
+        ask(w);
     else
         copy(w, true);
     see_times(w);
@@ -393,50 +469,152 @@ static bool goes_on(struct world *w, struct model_cell *changed, uint64_t seed)
     return below(w, 12) > 0;
 }
 
-/* The steps of tools/cell.c. */
-static void move(struct world *w, unsigned p, unsigned to, uint64_t seed)
+/* A move, as tools/cell.c makes it. */
+struct move {
+    struct world *w;
+    unsigned partition, number;
+    struct model_cell *from, *to;
+    uint64_t seed;
+    bool is_quick; /* nothing happens during the command, which does not wait */
+};
+
+static struct partition *record(const struct move *m, struct model_cell *c)
 {
-    struct model_cell *y = &w->cells[to], *x = &w->cells[1 - to];
-    struct partition *left = &x->pubsub.partitions[p], *own = &y->pubsub.partitions[p];
-    w->is_giving = false;
-    if (own->state != PARTITION_OWNED || own->number < left->number) {
-        if (left->state == PARTITION_OWNED)
-            *left = (struct partition){.number = left->number + 1, .state = PARTITION_LEAVING};
-        if (!goes_on(w, x, seed))
-            return;
-        w->is_giving = true;
-        for (unsigned q = 0; q < QUEUES; q++) {
-            if (nats_partition(names[q]) != p || x->pubsub.marks[q] == 0)
-                continue;
-            assert_true(y->pubsub.marks[q] <= x->pubsub.marks[q]);
-            y->pubsub.marks[q] = x->pubsub.marks[q];
-            memcpy(y->pubsub.openings[q], x->pubsub.openings[q], sizeof y->pubsub.openings[q]);
-            if (x->pubsub.states[q]) {
-                y->pubsub.until[q] = x->pubsub.until[q] > 0 ? x->pubsub.until[q] : y->pubsub.until[q];
-                y->pubsub.states[q] = true;
-                y->pubsub.is_left_out[q] = false;
-            }
-            if (!goes_on(w, NULL, seed))
-                return;
+    return &c->pubsub.partitions[m->partition];
+}
+
+static bool pauses(const struct move *m, struct model_cell *changed)
+{
+    if (m->is_quick && changed)
+        changed->copy = changed->pubsub;
+    return m->is_quick || goes_on(m->w, changed, m->seed);
+}
+
+/* Gives the marks of m->from. Returns false if the command is killed. */
+static bool give_marks(const struct move *m)
+{
+    struct pubsub *x = &m->from->pubsub, *y = &m->to->pubsub;
+    for (unsigned q = 0; q < QUEUES; q++) {
+        if (nats_partition(names[q]) != m->partition || x->marks[q] == 0 || y->marks[q] > x->marks[q])
+            continue;
+        y->marks[q] = x->marks[q];
+        memcpy(y->openings[q], x->openings[q], sizeof y->openings[q]);
+        if (x->states[q]) {
+            y->until[q] = x->until[q] > 0 ? x->until[q] : y->until[q];
+            y->states[q] = true;
+            y->is_left_out[q] = false;
         }
-        *own = (struct partition){.number = left->number, .state = PARTITION_OWNED};
-        w->moves++;
-        w->is_giving = false;
+        if (!pauses(m, NULL))
+            return false;
     }
+    return true;
+}
+
+/* Steps 2 and 3. */
+static bool arrive(struct move *m)
+{
+    struct world *w = m->w;
+    if (record(m, m->to)->number < m->number)
+        *record(m, m->to) = (struct partition){.number = m->number, .state = PARTITION_OTHER};
+    if (!pauses(m, m->to))
+        return false;
+    w->is_giving = true;
+    for (m->from = w->cells; m->from < w->cells + CELLS; m->from++)
+        if (m->from != m->to && record(m, m->from)->number == m->number &&
+            record(m, m->from)->state >= PARTITION_LEAVING && !give_marks(m))
+            return false;
+    record(m, m->to)->state = PARTITION_OWNED;
+    w->moves++;
+    w->is_giving = false;
+    return pauses(m, m->to);
+}
+
+static bool waits_until_complete(const struct move *m)
+{
+    struct world *w = m->w;
     usec_t moved = w->now;
-    if (!goes_on(w, y, seed) || left->state == PARTITION_LEFT)
-        return;
-    for (int i = 0; i < 40 && y->complete <= moved; i++)
-        act(w, seed);
-    for (unsigned q = 0; q < QUEUES && y->complete > moved; q++)
-        if (nats_partition(names[q]) == p) {
-            x->pubsub.is_left_out[q] = x->pubsub.states[q];
-            if (!goes_on(w, NULL, seed))
-                return;
+    for (int i = 0; i < 60 && m->to->counts.complete <= moved; i++)
+        act(w, m->seed);
+    if (m->to->counts.complete <= moved)
+        return false;
+    for (usec_t complete = w->now; w->now < complete + FREE_AFTER;)
+        act(w, m->seed);
+    return true;
+}
+
+/* Step 4. */
+static void end_move(struct move *m)
+{
+    struct world *w = m->w;
+    bool has_waited = false;
+    for (m->from = w->cells; m->from < w->cells + CELLS; m->from++) {
+        struct partition *r = record(m, m->from);
+        if (m->from == m->to || r->state < PARTITION_LEAVING ||
+            (r->state == PARTITION_LEFT && r->number < m->number))
+            continue;
+        if (r->state == PARTITION_LEAVING && !has_waited && !m->is_quick && !waits_until_complete(m))
+            return;
+        has_waited |= r->state == PARTITION_LEAVING;
+        *r = (struct partition){.number = m->number, .state = PARTITION_LEFT};
+        if (!pauses(m, m->from))
+            return;
+        for (unsigned q = 0; q < QUEUES; q++)
+            if (nats_partition(names[q]) == m->partition) {
+                m->from->pubsub.is_left_out[q] = m->from->pubsub.states[q];
+                if (!pauses(m, NULL))
+                    return;
+            }
+        m->from->copy = m->from->pubsub;
+    }
+}
+
+static void move(struct move *m)
+{
+    struct model_cell *owner = NULL;
+    struct world *w = m->w;
+    w->is_giving = false;
+    m->number = 0;
+    for (struct model_cell *c = w->cells; c < w->cells + CELLS; c++)
+        if (record(m, c)->state != PARTITION_OTHER && record(m, c)->number >= m->number) {
+            m->number = (unsigned)record(m, c)->number;
+            owner = record(m, c)->state == PARTITION_OWNED ? c : owner;
         }
-    if (y->complete > moved && left->state == PARTITION_LEAVING)
-        left->state = PARTITION_LEFT;
-    x->copy = x->pubsub;
+    for (struct model_cell *c = w->cells; c < w->cells + CELLS; c++)
+        if (owner && record(m, c)->state != PARTITION_OTHER &&
+            record(m, c)->number > record(m, owner)->number)
+            owner = NULL;
+    if (owner && owner != m->to) {
+        m->number++;
+        *record(m, owner) = (struct partition){.number = m->number, .state = PARTITION_LEAVING};
+        owner->left[m->partition] = m->number;
+        snprintf(record(m, owner)->cell, NAME_LEN_MAX, "%u", (unsigned)(m->to - w->cells));
+        if (!pauses(m, owner))
+            return;
+    }
+    if (owner == m->to || arrive(m))
+        end_move(m);
+}
+
+/* The owner is restored from a backup before its move, and the command is repeated before a question asks it. The backup has
+ * all that the cell had when it left the partition earlier, and the records of its other partitions. */
+static void restore_owner(struct world *w, unsigned p, uint64_t seed)
+{
+    struct model_cell *c = w->cells;
+    while (c < w->cells + CELLS && c->pubsub.partitions[p].state != PARTITION_OWNED)
+        c++;
+    const struct partition *old = c == w->cells + CELLS ? NULL : &c->old.partitions[p];
+    if (!old || old->number >= c->pubsub.partitions[p].number || old->number < c->left[p] ||
+        old->state == PARTITION_OWNED)
+        return;
+    for (unsigned i = 0; i < NATS_PARTITIONS; i++)
+        if (i != p && (c->old.partitions[i].number != c->pubsub.partitions[i].number ||
+                          c->old.partitions[i].state != c->pubsub.partitions[i].state))
+            return;
+    w->at = c;
+    restore_from(w, &c->old);
+    c->copy = c->old;
+    w->returns++;
+    move(&(struct move){w, p, 0, NULL, c, seed, true});
 }
 
 /* Without kills, the move of each partition ends, the relays publish what is lost, and everything is stored. Without a loss the
@@ -454,7 +632,8 @@ static void settle(struct world *w)
         append(w, q, w->published[q], middle);
         append(w, q, w->highest[q], w->highest[q]);
     }
-    for (w->at = w->cells; w->at < w->cells + 2; w->at++) {
+    for (w->at = w->cells; w->at < w->cells + CELLS; w->at++) {
+        w->at->is_stopped = false;
         wake_up(w);
         if (below(w, 2))
             restart(w);
@@ -470,62 +649,126 @@ static void settle(struct world *w)
     see_times(w);
     check_lines(w);
     for (unsigned q = 0; q < QUEUES; q++) {
-        const struct pubsub *x = &w->cells[0].pubsub, *y = &w->cells[1].pubsub;
-        unsigned p = nats_partition(names[q]);
-        assert_true(x->partitions[p].state == PARTITION_OWNED || y->partitions[p].state == PARTITION_OWNED);
-        assert_int_equal(x->marks[q] > y->marks[q] ? x->marks[q] : y->marks[q], w->highest[q]);
-        for (uint64_t id = 1; id < w->highest[q]; id++)
-            assert_int_equal(x->has[q][id] + y->has[q][id], has_line(q, id));
+        uint64_t mark = 0;
+        for (unsigned i = 0; i < CELLS; i++)
+            mark = w->cells[i].pubsub.marks[q] > mark ? w->cells[i].pubsub.marks[q] : mark;
+        assert_int_equal(mark, w->highest[q]);
+        for (uint64_t id = 1; id < w->highest[q]; id++) {
+            int n = 0;
+            for (unsigned i = 0; i < CELLS; i++)
+                n += w->cells[i].pubsub.has[q][id];
+            assert_int_equal(n, has_line(q, id));
+        }
     }
 }
 
-static bool is_on_its_way(const struct world *w, unsigned p)
+/* The cell that a partition without an owner is on its way to, or NULL. */
+static struct model_cell *goal(struct world *w, unsigned p)
 {
-    return w->cells[0].pubsub.partitions[p].state != PARTITION_OWNED &&
-           w->cells[1].pubsub.partitions[p].state != PARTITION_OWNED;
+    struct model_cell *last = w->cells;
+    for (struct model_cell *c = w->cells; c < w->cells + CELLS; c++)
+        if (c->pubsub.partitions[p].state == PARTITION_OWNED)
+            return NULL;
+        else if (c->pubsub.partitions[p].state == PARTITION_LEAVING &&
+                 c->pubsub.partitions[p].number >= last->pubsub.partitions[p].number)
+            last = c;
+    return &w->cells[atoi(last->pubsub.partitions[p].cell)];
 }
 
 /* Begins a move, or repeats one that was killed. */
 static void move_or_repeat(struct world *w, unsigned p, uint64_t seed)
 {
-    const struct model_cell *c = w->cells;
-    bool leaves_first = c[0].pubsub.partitions[p].number > c[1].pubsub.partitions[p].number;
-    move(w, p, is_on_its_way(w, p) ? leaves_first : (unsigned)below(w, 2), seed);
+    struct model_cell *to = goal(w, p);
+    move(&(struct move){w, p, 0, NULL, to ? to : &w->cells[below(w, CELLS)], seed, false});
+}
+
+static void begin(struct world *w, uint64_t seed)
+{
+    w->random = seed;
+    w->life = 1;
+    w->now = 1700000000 * USEC_PER_SEC;
+    w->skips = seed % 3 == 0 ? 0 : 20;
+    for (unsigned q = 0; q < QUEUES; q++)
+        w->cells[0].pubsub.partitions[nats_partition(names[q])].state = PARTITION_OWNED;
+    w->cells[0].copy = w->cells[0].old = w->cells[0].pubsub;
+    for (w->at = w->cells; w->at < w->cells + CELLS; w->at++)
+        restart(w);
 }
 
 static void each_line_is_stored_once_whatever_happens(void **state)
 {
     (void)state;
-    unsigned losses = 0, moves = 0;
+    unsigned losses = 0, moves = 0, returns = 0, answers = 0;
     const char *steps = getenv("MILLRACE_STEPS");
     for (uint64_t seed = 1; seed <= (steps ? (uint64_t)atoi(steps) : 200); seed++) {
         struct world *w = calloc(1, sizeof *w);
-        w->random = seed;
-        w->life = 1;
-        w->now = 1700000000 * USEC_PER_SEC;
-        w->skips = seed % 3 == 0 ? 0 : 20;
-        for (unsigned q = 0; q < QUEUES; q++)
-            w->cells[0].pubsub.partitions[nats_partition(names[q])].state = PARTITION_OWNED;
-        w->cells[0].copy = w->cells[0].pubsub;
-        for (w->at = w->cells; w->at < w->cells + 2; w->at++)
-            restart(w);
+        begin(w, seed);
         for (int i = 0; i < 300; i++) {
-            if (below(w, 30) > 0)
-                act(w, seed);
+            uint64_t n = below(w, 60);
+            unsigned p = nats_partition(names[below(w, QUEUES)]);
+            if (n == 0)
+                restore_owner(w, p, seed);
+            else if (n < 3)
+                move_or_repeat(w, p, seed);
             else
-                move_or_repeat(w, nats_partition(names[below(w, QUEUES)]), seed);
+                act(w, seed);
         }
         for (unsigned q = 0; q < QUEUES; q++)
-            while (is_on_its_way(w, nats_partition(names[q])))
+            while (goal(w, nats_partition(names[q])))
                 move_or_repeat(w, nats_partition(names[q]), seed);
         settle(w);
         losses += w->losses;
         moves += w->moves;
-        copier_free(&w->cells[0].copier);
-        copier_free(&w->cells[1].copier);
+        returns += w->returns;
+        answers += w->answers;
+        for (unsigned i = 0; i < CELLS; i++)
+            copier_free(&w->cells[i].copier);
         free(w);
     }
-    assert_true(losses > 0 && moves > 0);
+    printf("%u losses, %u moves, %u returns, %u answers\n", losses, moves, returns, answers);
+    assert_true(losses > 0 && moves > 0 && returns > 0 && answers > 0);
+}
+
+/* A queue publishes, and all cells copy. */
+static void copy_more(struct world *w, unsigned queue)
+{
+    for (int i = 0; i < 20; i++) {
+        publish(w, queue);
+        for (w->at = w->cells; w->at < w->cells + CELLS; w->at++) {
+            see_era(w);
+            find(w);
+            copy(w, false);
+        }
+        see_times(w);
+    }
+}
+
+/* Two cells have left the partition with the number of the latest move, because the command before was killed after step 3. */
+static void a_restored_owner_gets_the_marks_of_the_last_one(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 10; seed++) {
+        struct world *w = calloc(1, sizeof *w);
+        begin(w, seed);
+        struct model_cell *c = w->cells;
+        struct move m = {w, nats_partition(names[0]), 2, &c[2], &c[0], seed, true};
+        struct pubsub before = c[1].pubsub;
+        copy_more(w, 0);
+        move(&(struct move){w, m.partition, 0, NULL, &c[2], seed, true});
+        copy_more(w, 0);
+        *record(&m, &c[2]) = (struct partition){.number = 2, .state = PARTITION_LEAVING};
+        assert_true(arrive(&m));
+        copy_more(w, 0);
+        move(&(struct move){w, m.partition, 0, NULL, &c[1], seed, true});
+        copy_more(w, 0);
+        c[1].old = before;
+        restore_owner(w, m.partition, seed);
+        assert_int_equal(w->returns, 1);
+        settle(w);
+        for (unsigned i = 0; i < CELLS; i++)
+            copier_free(&c[i].copier);
+        free(w);
+    }
 }
 
 /* A copier that has stored message 1 of queue q1, which is the stream's message 11. */
@@ -650,6 +893,8 @@ static void a_partition_that_another_cell_has_claimed_stops(void **state)
     assert_int_equal(copier_next(c).action, COPY_IDLE);
     assert_true(copier_own(c, p, true, 2));
     assert_int_equal(copier_next(c).action, COPY_ASK);
+    copier_claimed(c, p, 3); /* while the request is in progress */
+    assert_int_equal(copier_next(c).action, COPY_IDLE);
     copier_free(&c);
 }
 
@@ -661,6 +906,7 @@ int main(void)
         cmocka_unit_test(a_read_that_finds_the_end_goes_on_at_the_end_of_the_stream),
         cmocka_unit_test(the_least_batch_that_was_ignored_is_read_again),
         cmocka_unit_test(a_partition_that_another_cell_has_claimed_stops),
+        cmocka_unit_test(a_restored_owner_gets_the_marks_of_the_last_one),
         cmocka_unit_test(each_line_is_stored_once_whatever_happens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
