@@ -202,6 +202,11 @@ static double read_below(void *ctx)
     return (double)numbers(ctx).below;
 }
 
+static double read_settled(void *ctx)
+{
+    return (double)numbers(ctx).settled;
+}
+
 static double read_until_age(void *ctx)
 {
     usec_t until = ((struct relay *)ctx)->published_until;
@@ -240,6 +245,7 @@ static int start(struct daemon *d, void **ctx, struct error *error)
         {"unsettled_messages", "Published messages that the queue keeps for settle_after", read_unsettled},
         {"published_below", "Each message of the queue before this id is published or buried; 0: not known",
             read_below},
+        {"settled_below", "The queue needs to keep no message before this id; 0: not known", read_settled},
         {"until_age_seconds",
             "Age of the time before which each message of the queue is published; 0: not known",
             read_until_age},

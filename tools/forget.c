@@ -143,12 +143,26 @@ static bool see_mark(const struct json_doc *producer, size_t i, void *arg)
     return true;
 }
 
+/* Returns the id before which queue_to_nats has settled every message of the queue; 0: unknown. */
+static uint64_t settled_by_nats(const struct forget *f, const char *queue)
+{
+    const char *relay = peer_relay(f->config), *followed = config_setting(f->config, relay, "queue");
+    if (strcmp(relay, "queue_to_nats") != 0 || strcmp(queue, followed ? followed : "default") != 0)
+        return 0;
+    struct json_doc *doc = pipeline_ask(
+        &f->pipeline, relay, &(struct http_call_spec){.method = "GET", .target = "/stats?format=json"}, NULL);
+    uint64_t below = json_doc_number(doc, "/settled_below");
+    json_doc_free(&doc);
+    return below;
+}
+
 /* Returns the id before which every message of the queue is published or buried; 0: unknown. queue_to_pubsub stores
  * this id in the stream as the mark of the queue (readers/reader_plan.h). */
 static uint64_t settled_below(const struct forget *f, const struct json_doc *queues, const char *queue)
 {
     char target[128];
-    struct settled s = {.queue_id = bytes_dup(json_doc_text(queues, "/queues/%s/queue_id", queue))};
+    struct settled s = {.queue_id = bytes_dup(json_doc_text(queues, "/queues/%s/queue_id", queue)),
+        .below = settled_by_nats(f, queue)};
     struct json_doc *streams = ask_pubsub(f, "/streams", NULL);
     for (size_t i = 0; i < json_doc_length(streams, "/streams"); i++) {
         struct bytes name = json_doc_text(streams, "/streams/%zu/name", i);
