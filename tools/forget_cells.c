@@ -16,19 +16,21 @@
 
 /* What nats_to_pubsub of a cell has copied. */
 struct copies {
+    const struct config_section *cell;
+    usec_t begun, end;             /* monotonic times of the wait */
+    char stream[NAME_LEN_MAX + 1]; /* of JetStream */
     uint64_t partitions;
     int64_t max_age; /* of the messages in JetStream, in seconds; 0: not known */
     bool is_done;    /* all messages from before the wait are copied */
     struct error why;
 };
 
-/* `begun` is the monotonic time of the beginning of the wait. */
-static void ask_copier(const struct config_section *cell, usec_t begun, struct copies *c)
+static void ask_copier(struct copies *c)
 {
     char partitions[BIT_RANGES_TEXT] = "";
     struct bytes bad;
-    double waited = (double)(clock_monotonic() - begun) / USEC_PER_SEC;
-    struct json_doc *d = tool_ask_cell(cell, "nats_to_pubsub", "/stats?format=json", &c->why);
+    double waited = (double)(clock_monotonic() - c->begun) / USEC_PER_SEC;
+    struct json_doc *d = tool_ask_cell(c->cell, "nats_to_pubsub", "/stats?format=json", &c->why);
     struct json_value lag = json_doc_at(d, "/lag_seconds");
     double behind = lag.type == JSON_F64 ? lag.v.f64 : (double)json_doc_number(d, "/lag_seconds");
     uint64_t unread = json_doc_number(d, "/unread_queues");
@@ -38,38 +40,63 @@ static void ask_copier(const struct config_section *cell, usec_t begun, struct c
             plural(unread, "queue", "queues"));
     else if (d)
         error_set(&c->why, EX_TEMPFAIL, "nats_to_pubsub is %.0f s behind JetStream", behind);
+    json_doc_copy(d, c->stream, sizeof c->stream, "/nats_stream");
     json_doc_copy(d, partitions, sizeof partitions, "/partitions");
     (void)bit_ranges_read(partitions, &c->partitions, &bad);
     c->max_age = (int64_t)json_doc_number(d, "/stream_max_age_seconds");
     json_doc_free(&d);
 }
 
+static void *await_copies(void *item)
+{
+    struct copies *c = item;
+    for (ask_copier(c); !c->is_done && clock_monotonic() < c->end; ask_copier(c))
+        clock_sleep(POLL);
+    return NULL;
+}
+
+/* Names the partitions of the i-th cell's stream that no cell copies, unless an earlier cell has the same stream. */
+static int check_partitions(const struct copies *list, size_t n, size_t i, forget_say_fn *say)
+{
+    char partitions[BIT_RANGES_TEXT];
+    uint64_t copied = 0;
+    for (size_t k = 0; k < n; k++) {
+        bool is_same = strcmp(list[k].stream, list[i].stream) == 0;
+        if (is_same && k < i)
+            return EX_OK;
+        copied |= is_same ? list[k].partitions : 0;
+    }
+    if (copied == UINT64_MAX)
+        return EX_OK;
+    say("cells", "", "no cell copies partitions %s of %s; their events are not erased",
+        bit_ranges_write(~copied, partitions), list[i].stream);
+    return EX_TEMPFAIL;
+}
+
 int forget_cells_await(const struct options *o, const struct config *config, forget_say_fn *say)
 {
-    char text[RFC3339_TEXT], partitions[BIT_RANGES_TEXT];
-    usec_t begun = clock_monotonic(), end = begun + options_int(o, "wait") * USEC_PER_MSEC;
-    uint64_t copied = 0;
+    char text[RFC3339_TEXT];
+    struct copies *list = NULL;
+    usec_t begun = clock_monotonic();
     int64_t max_age = 0;
     int status = EX_OK;
-    size_t n = 0;
-    for (const struct config_section *cell = NULL; (cell = tool_next_cell(config, cell));) {
-        struct copies c = {.partitions = 0};
-        if (!config_value(cell, "nats_to_pubsub_url"))
-            continue;
-        for (ask_copier(cell, begun, &c); !c.is_done && clock_monotonic() < end; ask_copier(cell, begun, &c))
-            clock_sleep(POLL);
-        if (!c.is_done)
-            say("cell", cell->name, "%s; events that it copies later remain", c.why.text);
-        status = c.is_done ? status : EX_TEMPFAIL;
-        copied |= c.partitions;
-        max_age = c.max_age > max_age ? c.max_age : max_age;
-        n++;
+    size_t n = 0, cap = 0;
+    for (const struct config_section *cell = NULL; (cell = tool_next_cell(config, cell));)
+        if (config_value(cell, "nats_to_pubsub_url"))
+            *ARRAY_ADD(list, n, cap) = (struct copies){
+                .cell = cell, .begun = begun, .end = begun + options_int(o, "wait") * USEC_PER_MSEC};
+    tool_each(list, n, sizeof *list, await_copies);
+    for (size_t i = 0; i < n; i++) {
+        if (!list[i].is_done)
+            say("cell", list[i].cell->name, "%s; events that it copies later remain", list[i].why.text);
+        status = list[i].is_done ? status : EX_TEMPFAIL;
+        max_age = list[i].max_age > max_age ? list[i].max_age : max_age;
     }
-    if (n > 0 && ~copied && status == EX_OK) {
-        say("cells", "", "no cell copies partitions %s; their events are not erased",
-            bit_ranges_write(~copied, partitions));
-        status = EX_TEMPFAIL;
-    }
+    bool is_known = status == EX_OK;
+    for (size_t i = 0; i < n && is_known; i++)
+        if (check_partitions(list, n, i, say) != EX_OK)
+            status = EX_TEMPFAIL;
+    free(list);
     if (max_age > 0)
         say("kept", "JetStream",
             "the text, until %s (max_age of the stream); and the queues of other hosts, until "

@@ -10,6 +10,7 @@
 #include "daemon/daemon.h"
 #include <errno.h>
 #include <event2/event.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -501,6 +502,19 @@ const struct config_section *tool_next_cell(const struct config *config, const s
 bool tool_has_cells(const struct config *config)
 {
     return tool_next_cell(config, NULL) != NULL;
+}
+
+void tool_each(void *list, size_t n, size_t size, void *(*fn)(void *item))
+{
+    pthread_t *threads = mem_zalloc((n + 1) * sizeof *threads);
+    size_t begun = 0;
+    while (begun < n && pthread_create(&threads[begun], NULL, fn, (char *)list + begun * size) == 0)
+        begun++;
+    for (size_t i = begun; i < n; i++)
+        fn((char *)list + i * size);
+    for (size_t i = 0; i < begun; i++)
+        pthread_join(threads[i], NULL);
+    free(threads);
 }
 
 bool tool_api_reads_archive(const struct config *config, bool runs_sortdb)

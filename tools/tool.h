@@ -140,6 +140,8 @@ struct json_doc;
  * section must have the setting. */
 struct json_doc *tool_ask_cell(
     const struct config_section *cell, const char *daemon, const char *target, struct error *error);
+/* Calls `fn` for each of the n items of a list, `size` bytes each, in threads. So daemons that hang cost one timeout. */
+void tool_each(void *list, size_t n, size_t size, void *(*fn)(void *item));
 /* True if the api of `millrace up` maps the archive and does not ask sortdb. This is the default if sortdb serves
  * the archive. The compactor then also waits for the api. */
 bool tool_api_reads_archive(const struct config *config, bool runs_sortdb);

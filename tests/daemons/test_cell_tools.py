@@ -1,9 +1,12 @@
 """millrace status, doctor and forget on the host of an API with cells, which nats_to_pubsub fills: each cell `millrace up` with its own
 configuration."""
 # seconds: 40
+import http.server
 import json
 import os
 import signal
+import threading
+import time
 
 import harness
 from cell_test import CellTest, Host
@@ -122,6 +125,33 @@ class CellTools(Cells):
         self.assertEqual(done.returncode, 2, done)
         self.assertIn("conservation: not compared: cell east has no aggregator_url", done.stdout.decode())
 
+    def test_doctor_asks_all_cells_at_once(self):
+        """So cells that hang cost one timeout together: each of these cells replies once all are asked."""
+        barrier = threading.Barrier(3, timeout=harness.LONG)
+
+        class Aggregator(http.server.BaseHTTPRequestHandler):
+            def do_GET(handler):
+                if handler.path == "/counters":
+                    barrier.wait()
+                handler.send_response(200)
+                handler.send_header("Content-Length", "2")
+                handler.end_headers()
+                handler.wfile.write(b"{}")
+
+            def log_message(handler, *args):
+                pass
+
+        servers = [http.server.ThreadingHTTPServer(("127.0.0.1", 0), Aggregator) for _ in range(3)]
+        for server in servers:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            self.addCleanup(server.server_close)
+            self.addCleanup(server.shutdown)
+        self.config = self.write("api.conf", harness.pipeline_config(self.path("api"), "".join(
+            "[cell c%d]\narchive = /none/%d\naggregator_url = http://127.0.0.1:%d\n" % (i, i, server.server_port)
+            for i, server in enumerate(servers)) + USERS_BY_COUNTRY, millrace={"run": "api"}))
+        text = self.tool("doctor", "--fast").stdout.decode()
+        self.assertEqual(text.count("counts otherwise: there"), 3, text)
+
     def test_a_queue_of_two_cells_counts_twice(self):
         self.partitions["west"] = "0-63"
         self.begin()
@@ -196,12 +226,35 @@ class Forget(Cells):
         self.forget(0, "--wait=%ds" % harness.PATIENCE)
         self.assertEqual(self.files_with(self.NAME.encode()), [])
 
+    def test_a_queue_that_is_never_empty_on_the_host_of_an_app(self):
+        """queue_to_nats keeps the messages of the last second, and shows what it has settled."""
+        self.add_stream(max_age=7 * 86400 * 10**9)
+        self.config = self.write("app.conf", harness.pipeline_config(
+            self.path("app"), USERS_BY_COUNTRY, millrace={"run": "simplequeue queue_to_nats"}, simplequeue={"port": self.keep_port()},
+            queue_to_nats={"port": self.keep_port(), "nats_url": self.server.url, "settle_after": "1s", "replicas": 1}))
+        app = harness.Pipeline(self, self.config, self.path("app")).wait_ready()
+        is_ended = threading.Event()
+
+        def put():
+            while not is_ended.is_set():
+                app.ask("simplequeue", "POST", "/mput", b'{"t":%d,"l":"a","c":"JP"}' % T)
+                time.sleep(0.01)
+        putter = threading.Thread(target=put, daemon=True)
+        putter.start()
+        self.addCleanup(putter.join)
+        self.addCleanup(is_ended.set)
+        depth = lambda: app.ask("simplequeue", "GET", "/stats?format=json").json()["queues"]["default"]["depth"]
+        wait_until(lambda: depth() > 0, "messages in the queue")
+        text = self.forget(0, "--wait=%ds" % harness.PATIENCE)
+        self.assertIn("files of acknowledged messages are deleted\n", text)
+        self.assertGreater(depth(), 0)
+
     def test_what_cannot_be_erased_is_named(self):
         """A cell without a shell, and partitions that no cell copies."""
         self.partitions["west"] = "32-62"
         self.begin_with(east=self.shell(), west="")
         text = self.forget(75, "--wait=%ds" % harness.PATIENCE)
-        self.assertRegex(text, r"cells +no cell copies partitions 63; their events are not erased")
+        self.assertRegex(text, r"cells +no cell copies partitions 63 of clicks; their events are not erased")
         self.assertIn("not done: on its host, run millrace forget --local --config='%s' --field='l' --value='o'\\''hara-the-forgotten' --wait=%d000ms" %
                       (self.path("west.conf"), harness.PATIENCE), text)
         self.assertTrue(all(path.startswith(self.path("west")) for path in self.files_with(self.NAME.encode())))

@@ -28,6 +28,14 @@ struct copied_queue {
     uint64_t mark; /* the highest of all cells */
 };
 
+/* What a cell replies, and why something is missing. */
+struct look {
+    const struct config_section *cell;
+    struct json_doc *counters, *stats, *producers;
+    bool is_counted; /* `stats` and `producers` are of a moment when all lines of the stream are counted */
+    struct error error;
+};
+
 struct copies {
     struct name_table queues; /* by id */
     bool has_others;          /* another producer publishes to the stream of a cell */
@@ -53,28 +61,26 @@ static void check_versions(struct doctor *d)
 }
 
 /* Names a setting in which the counters of the cell differ from those of the configuration. */
-static bool compare_counters(struct doctor *d, const struct config_section *cell, const struct counters *own)
+static bool compare_counters(struct doctor *d, const struct look *l, const struct counters *own)
 {
-    struct error error;
-    struct json_doc *doc = tool_ask_cell(cell, "aggregator", "/counters", &error);
-    char *text = bytes_dup(json_doc_text(doc, "/text"));
+    char *text = bytes_dup(json_doc_text(l->counters, "/text"));
     struct bytes less = counters_text_difference(own->text, text),
                  more = counters_text_difference(text, own->text);
     struct bytes line = less.len > 0 ? less : more;
-    bool is_same = doc && line.len == 0;
-    if (!doc)
-        doctor_find(d, STATUS_ATTENTION, CHECK, "on the host of the cell: millrace status", "%s", error.text);
+    bool is_same = l->counters && line.len == 0;
+    if (!l->counters)
+        doctor_find(
+            d, STATUS_ATTENTION, CHECK, "on the host of the cell: millrace status", "%s", l->error.text);
     else if (!is_same)
         doctor_find(d, STATUS_ATTENTION, CHECK,
             "give the cell the counters of this configuration, or the reverse; then reload",
-            "cell %s counts otherwise: %s `%.*s` is missing", cell->name,
+            "cell %s counts otherwise: %s `%.*s` is missing", l->cell->name,
             less.len > 0 ? "there" : "in this configuration", (int)line.len, line.ptr);
     free(text);
-    json_doc_free(&doc);
     return is_same;
 }
 
-static void check_counters(struct doctor *d)
+static void check_counters(struct doctor *d, const struct look *looks, size_t n)
 {
     struct counters *own;
     struct error error;
@@ -83,8 +89,8 @@ static void check_counters(struct doctor *d)
         doctor_find(d, STATUS_DOWN, CHECK, "correct the configuration", "%s", error.text);
         return;
     }
-    for (const struct config_section *cell = NULL; (cell = tool_next_cell(d->config, cell));)
-        same += compare_counters(d, cell, own);
+    for (size_t i = 0; i < n; i++)
+        same += compare_counters(d, &looks[i], own);
     if (same > 0)
         doctor_find(d, STATUS_FINE, CHECK, NULL, "%zu %s like this configuration", same,
             plural(same, "cell counts", "cells count"));
@@ -117,40 +123,36 @@ static bool see_producer(const struct json_doc *producer, size_t i, void *arg)
     return true;
 }
 
-/* Reads the marks and the counts of a cell at a moment when all lines of its stream are counted. Returns false without
- * such a moment. */
-static bool read_cell(struct copies *c, const struct config_section *cell, struct error *error)
+/* Reads the counts and then the marks of a cell. Returns false if it does not answer. */
+static bool read_copies(struct look *l)
 {
-    bool is_read = false, can_be = true;
-    for (size_t tries = 0; tries < TRIES && can_be && !is_read; tries++) {
-        char target[NAME_LEN_MAX + 32];
-        uint64_t end = 0, offset = 0;
-        struct json_doc *producers = NULL,
-                        *stats = tool_ask_cell(cell, "aggregator", "/stats?format=json", error);
-        struct bytes name = json_doc_name(stats, "/streams", 0);
-        bool has_one = json_doc_length(stats, "/streams") == 1;
-        snprintf(target, sizeof target, "/producers?stream=%.*s", (int)name.len, name.len ? name.ptr : "");
-        if (stats && !has_one)
-            error_set(error, 0, "cell %s counts several streams", cell->name);
-        if (has_one)
-            producers = tool_ask_cell(cell, "pubsub", target, error);
-        can_be = producers != NULL;
-        json_doc_u64(producers, "/end", &end);
-        snprintf(target, sizeof target, "/streams/%.*s/offset", (int)name.len, name.len ? name.ptr : "");
-        is_read = can_be && json_doc_u64(stats, target, &offset) && offset == end;
-        if (is_read) {
-            json_doc_each(producers, "/producers", see_producer, c);
-            c->counted += json_doc_number(stats, "/events_total");
-            c->skipped += json_doc_number(stats, "/skipped_total");
-            c->rejected += json_doc_number(stats, "/rejected_total");
-        } else if (can_be) {
-            error_set(error, 0, "cell %s is still counting", cell->name);
-            clock_sleep(POLL);
-        }
-        json_doc_free(&producers);
-        json_doc_free(&stats);
-    }
-    return is_read;
+    char target[NAME_LEN_MAX + 32];
+    uint64_t end = 0, offset = 0;
+    json_doc_free(&l->stats);
+    json_doc_free(&l->producers);
+    l->stats = tool_ask_cell(l->cell, "aggregator", "/stats?format=json", &l->error);
+    struct bytes name = json_doc_name(l->stats, "/streams", 0);
+    bool has_one = json_doc_length(l->stats, "/streams") == 1;
+    snprintf(target, sizeof target, "/producers?stream=%.*s", (int)name.len, name.len ? name.ptr : "");
+    if (l->stats && !has_one)
+        error_set(&l->error, 0, "cell %s counts several streams", l->cell->name);
+    if (has_one)
+        l->producers = tool_ask_cell(l->cell, "pubsub", target, &l->error);
+    json_doc_u64(l->producers, "/end", &end);
+    snprintf(target, sizeof target, "/streams/%.*s/offset", (int)name.len, name.len ? name.ptr : "");
+    l->is_counted = l->producers && json_doc_u64(l->stats, target, &offset) && offset == end;
+    if (l->producers && !l->is_counted)
+        error_set(&l->error, 0, "cell %s is still counting", l->cell->name);
+    return l->producers != NULL;
+}
+
+static void *look_at(void *item)
+{
+    struct look *l = item;
+    l->counters = tool_ask_cell(l->cell, "aggregator", "/counters", &l->error);
+    for (size_t tries = 0; l->counters && tries < TRIES && read_copies(l) && !l->is_counted; tries++)
+        clock_sleep(POLL);
+    return NULL;
 }
 
 static void compare_copies(struct doctor *d, const struct copies *c)
@@ -209,17 +211,20 @@ static void compare_queue(struct doctor *d, const struct copies *c)
             name, next, below, q->mark);
 }
 
-static void check_conservation(struct doctor *d)
+static void check_conservation(struct doctor *d, const struct look *looks, size_t n)
 {
     struct copies c = {.n_cells = 0};
-    struct error error;
-    for (const struct config_section *cell = NULL; (cell = tool_next_cell(d->config, cell));) {
-        if (read_cell(&c, cell, &error)) {
-            c.n_cells++;
+    for (const struct look *l = looks; l < looks + n; l++) {
+        if (!l->is_counted) {
+            c.n_unknown++;
+            doctor_find(d, STATUS_FINE, CHECK, NULL, "conservation: not compared: %s", l->error.text);
             continue;
         }
-        c.n_unknown++;
-        doctor_find(d, STATUS_FINE, CHECK, NULL, "conservation: not compared: %s", error.text);
+        c.n_cells++;
+        json_doc_each(l->producers, "/producers", see_producer, &c);
+        c.counted += json_doc_number(l->stats, "/events_total");
+        c.skipped += json_doc_number(l->stats, "/skipped_total");
+        c.rejected += json_doc_number(l->stats, "/rejected_total");
     }
     if (c.n_unknown == 0)
         compare_copies(d, &c);
@@ -231,11 +236,22 @@ static void check_conservation(struct doctor *d)
 
 void doctor_check_cells(struct doctor *d)
 {
+    struct look *looks = NULL;
+    size_t n = 0, cap = 0;
     if (!tool_has_cells(d->config)) {
         doctor_find(d, STATUS_FINE, CHECK, NULL, "the api has none");
         return;
     }
+    for (const struct config_section *cell = NULL; (cell = tool_next_cell(d->config, cell));)
+        *ARRAY_ADD(looks, n, cap) = (struct look){.cell = cell};
+    tool_each(looks, n, sizeof *looks, look_at);
     check_versions(d);
-    check_counters(d);
-    check_conservation(d);
+    check_counters(d, looks, n);
+    check_conservation(d, looks, n);
+    for (size_t i = 0; i < n; i++) {
+        json_doc_free(&looks[i].counters);
+        json_doc_free(&looks[i].stats);
+        json_doc_free(&looks[i].producers);
+    }
+    free(looks);
 }
