@@ -49,11 +49,17 @@ void replicas_free(struct replicas *r)
     *r = (struct replicas){0};
 }
 
+static bool is_foreign(const struct replicas *r, size_t host)
+{
+    uint64_t own = r->list[0].pipeline, other = r->list[host].pipeline;
+    return own > 0 && other > 0 && own != other;
+}
+
 static uint64_t newest(const struct replicas *r)
 {
     uint64_t n = 0;
     for (size_t i = 0; i < r->n; i++)
-        n = r->list[i].generation > n ? r->list[i].generation : n;
+        n = r->list[i].generation > n && !is_foreign(r, i) ? r->list[i].generation : n;
     return n;
 }
 
@@ -64,7 +70,7 @@ size_t replicas_choose(const struct replicas *r, unsigned but)
     for (size_t k = 0; k < r->n; k++) {
         size_t i = wanted == 0 ? k : (r->turn + k) % r->n;
         const struct replica *host = &r->list[i];
-        if ((but >> i & 1) || host->generation < wanted)
+        if ((but >> i & 1) || host->generation < wanted || is_foreign(r, i))
             continue;
         if (!host->is_away)
             return i;
@@ -77,7 +83,8 @@ size_t replicas_choose(const struct replicas *r, unsigned but)
 static bool differs(const struct replicas *r, uint64_t generation, uint64_t content)
 {
     for (size_t i = 0; content > 0 && i < r->n; i++)
-        if (r->list[i].generation == generation && r->list[i].content > 0 && r->list[i].content != content)
+        if (r->list[i].generation == generation && r->list[i].content > 0 && r->list[i].content != content &&
+            !is_foreign(r, i))
             return true;
     return false;
 }
@@ -85,16 +92,18 @@ static bool differs(const struct replicas *r, uint64_t generation, uint64_t cont
 bool replicas_replied(struct replicas *r, size_t host, const struct http_reply_view *reply)
 {
     struct replica *h = &r->list[host];
-    uint64_t generation = 0, content = 0;
+    uint64_t generation = 0, content = 0, pipeline = 0;
     bytes_to_u64(bytes_str(http_reply_header(reply, "X-Millrace-Generation")), &generation);
     bytes_to_u64(bytes_str(http_reply_header(reply, "X-Millrace-Content")), &content);
+    bytes_to_u64(bytes_str(http_reply_header(reply, "X-Millrace-Pipeline")), &pipeline);
     h->is_away = false;
     if (generation >= h->generation || http_call_sent_at(reply->call) > h->replied_at) {
         h->generation = generation;
         h->content = content;
+        h->pipeline = pipeline;
         h->replied_at = clock_monotonic();
     }
-    return generation == newest(r) && !differs(r, generation, content);
+    return generation == newest(r) && !differs(r, generation, content) && !is_foreign(r, host);
 }
 
 void replicas_failed(struct replicas *r, size_t host)
@@ -108,11 +117,13 @@ void replicas_describe(const struct replicas *r, struct buf *out)
     for (size_t i = 0; i < r->n; i++) {
         const struct replica *host = &r->list[i];
         bool is_other = host->generation == wanted && differs(r, wanted, host->content);
-        if (!host->is_away && host->generation == wanted && !is_other)
+        if (!host->is_away && host->generation == wanted && !is_other && !is_foreign(r, i))
             continue;
         buf_printf(out, "%s%s ", out->len > 0 ? ", " : "", host->url);
         if (host->is_away)
             buf_append_str(out, "is away");
+        else if (is_foreign(r, i))
+            buf_append_str(out, "serves the archive of another pipeline");
         else if (is_other)
             buf_printf(out, "has another generation %" PRIu64 " than the other hosts", wanted);
         else

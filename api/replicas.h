@@ -12,7 +12,8 @@
  *    hosts with a newer generation are asked until they serve the older one.
  * 3. Hosts that have the newest generation with different counts serve different archives, so no reply of them is used
  *    until they agree.
- * 4. Before the first reply, the host that is named first is asked.
+ * 4. Before the first reply, the host that is named first is asked. This host decides which archive is read: a host with
+ *    the streams of another pipeline is *foreign*, and is not asked.
  * 5. A host is *away* after a failed request, until it replies. A host that is away is asked only if no other host has the
  *    newest generation. The checks of readiness.h find out that a host replies again, or has another generation.
  *
@@ -33,6 +34,7 @@ struct replica {
     char *url;
     uint64_t generation; /* of the latest reply; 0: no reply, or the empty archive */
     uint64_t content;    /* checksum of this generation (manifest_content); 0: not known */
+    uint64_t pipeline;   /* checksum of its streams (manifest_pipeline); 0: not known */
     usec_t replied_at;   /* time of this reply; 0: none */
     bool is_away;
 };
@@ -50,7 +52,7 @@ void replicas_free(struct replicas *r);
 /* Returns the host to ask, or REPLICAS_NONE. Omits the hosts whose bit (1 << index) is in `but`. */
 size_t replicas_choose(const struct replicas *r, unsigned but);
 /* Stores the generation of a reply. Of replies that overtake each other, the highest generation counts. Returns false if the
- * reply does not have the newest generation, or another host has this generation with other counts. */
+ * reply does not have the newest generation, another host has this generation with other counts, or the host is foreign. */
 bool replicas_replied(struct replicas *r, size_t host, const struct http_reply_view *reply);
 void replicas_failed(struct replicas *r, size_t host);
 /* Appends the hosts whose replies are not used: "URL is away, URL has generation 7, not 8, URL has another generation 8 than

@@ -48,6 +48,8 @@ static void add_headers(struct http_request *req, const struct generation *g, ui
     http_add_header_u64(req, "X-Millrace-Generation", info.number);
     if (info.content != 0)
         http_add_header_u64(req, "X-Millrace-Content", info.content);
+    if (info.pipeline != 0)
+        http_add_header_u64(req, "X-Millrace-Pipeline", info.pipeline);
     http_add_header_u64(req, "X-Millrace-Through", info.through);
     http_add_header_u64(req, "X-Millrace-Stored-Until", (uint64_t)info.until);
     if (info.quarters_since > 0)

@@ -160,6 +160,7 @@ static enum sorted_file_result open_manifest(const struct manifest *m, const str
     g->info.until = m->until;
     g->info.quarters_since = m->quarters_since;
     g->info.content = manifest_content(m);
+    g->info.pipeline = manifest_pipeline(m);
     counted_since_copy(&m->since, &g->since);
     coarse_join(&g->coarse, &m->coarse);
     g->counters = mem_strdup(m->counters);

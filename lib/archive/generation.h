@@ -32,6 +32,7 @@ struct generation_source {
 struct generation_info {
     uint64_t number, through, records, bytes;
     uint64_t content;       /* manifest_content of the archive; 0 for one file */
+    uint64_t pipeline;      /* manifest_pipeline of the archive; 0: not known, or one file */
     int64_t until;          /* `until` of the manifest; 0 for one file */
     int64_t quarters_since; /* as in the manifest; 0: no quarter hours, or one file */
     int64_t modified;       /* time of the latest modification of any file, in Unix seconds */

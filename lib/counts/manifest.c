@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/io.h"
+#include "base/xxh3.h"
 #include "json/json_fields.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -355,6 +356,15 @@ uint64_t manifest_content(const struct manifest *m)
         if (manifest_has_sets(m, k))
             content = (content * CONTENT_FACTOR + m->set_texts[k].xxh3) * CONTENT_FACTOR + m->sets[k].xxh3;
     return content;
+}
+
+uint64_t manifest_pipeline(const struct manifest *m)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < m->n_streams; i++)
+        sum += XXH3_64bits_withSeed(m->streams[i].id, strlen(m->streams[i].id),
+            XXH3_64bits(m->streams[i].name, strlen(m->streams[i].name)));
+    return sum;
 }
 
 static void print_sums(struct buf *out, uint64_t records, uint64_t bytes, uint64_t xxh3)

@@ -133,6 +133,8 @@ struct manifest_file *manifest_files(const struct manifest *m, enum manifest_kin
 bool manifest_is_counted(const struct manifest *m, enum period_unit unit, int64_t start);
 /* A checksum (64 bits) of all files of records and sets, which identifies the content of a generation. */
 uint64_t manifest_content(const struct manifest *m);
+/* A checksum of the names and ids of the streams, which identifies the pipeline; 0: no streams. */
+uint64_t manifest_pipeline(const struct manifest *m);
 /* Appends the text of manifest.json. */
 void manifest_print(const struct manifest *m, struct buf *out);
 

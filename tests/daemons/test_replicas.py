@@ -211,6 +211,24 @@ class OtherArchives(harness.MillraceTest):
         self.assertEqual([api.get(TARGET).json().get("total") for _ in range(4)], [1001] * 4)
 
 
+    def test_a_host_with_the_archive_of_another_pipeline_is_not_asked(self):
+        """Although its generation is newer. The host that is named first decides."""
+        live = Source(self)
+        live.records["u|k"] = hour_text(MARCH) + ":1000"
+        urls = []
+        for number, generation in ((1, 5), (2, 9)):
+            archive = self.path("archive%d" % number)
+            os.mkdir(archive)
+            write_generation(archive, generation, 3, [(b"u|k", ("%s:%d" % (hour_text(MARCH), number)).encode())],
+                             streams={"clicks": {"id": "pipeline%d" % number, "end": "10"}})
+            point_at(archive, generation)
+            urls.append(self.start("sortdb", "--archive", archive).url)
+        api = self.start("api", "--config", self.write("test.conf", harness.sample_counters()), "--sortdb-url", ",".join(urls),
+                         "--aggregator-url", live.url)
+        wait_until(lambda: warnings(api) == ["warning: %s serves the archive of another pipeline" % urls[1]], lambda: warnings(api))
+        self.assertEqual([api.get(TARGET).json().get("total") for _ in range(4)], [1001] * 4)
+
+
 class RealHosts(harness.MillraceTest):
     """A pipeline, a copy of its archive on another host, and an API that reads both."""
     QUESTIONS = ({"path": "series", "user": "k", "unit": "day"}, {"path": "breakdown", "user": "k", "by": "country"},
