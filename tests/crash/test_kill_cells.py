@@ -1,7 +1,14 @@
 """Queues, relays, nats-server, pubsubs and copiers killed with -9 and stopped with SIGSTOP at random while numbered events flow,
-and the server restored to an older copy of its directory: the cells together have each event once, in the order of its queue."""
+and the server restored to an older copy of its directory: the cells together have each event once, in the order of its queue. Also
+while partitions move between cells, by commands that are killed and stopped."""
 # full: MILLRACE_ROUNDS=30
 # parts: 2
+import collections
+import contextlib
+import random
+import signal
+import subprocess
+import threading
 import time
 
 import harness
@@ -11,6 +18,63 @@ from nats_test import Client
 
 EVENTS_A_ROUND = 3000
 SETTLE_SECONDS = 5
+
+
+class Mover(threading.Thread):
+    """Moves the partitions of hosts between cells, by commands that are killed or stopped at random."""
+
+    def __init__(self, test, config):
+        super().__init__(daemon=True)
+        self.test, self.config, self.random = test, config, random.Random(test.random.random())
+        self.is_ended, self.statuses = False, collections.Counter()
+
+    def command(self, host, cell):
+        return [harness.program("millrace"), "cell", "--config=" + self.config, "move", str(host.partition), "--to=" + cell.name, "--free-after=0"]
+
+    def run(self):
+        while not self.is_ended:
+            host, cell = self.random.choice(self.hosts), self.random.choice(self.test.cells)
+            command = subprocess.Popen(self.command(host, cell), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            act = self.random.choice((None, signal.SIGKILL, signal.SIGSTOP))
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                command.wait(self.random.uniform(0, 0.3) if act else 5)
+            if act == signal.SIGSTOP:  # other commands follow before it wakes up
+                command.send_signal(act)
+                self.test.addCleanup(command.kill)
+                self.sleeping.append(command)
+                if len(self.sleeping) > 3:
+                    self.sleeping.pop(0).send_signal(signal.SIGCONT)
+            else:  # it may wait for another move that was interrupted
+                command.kill()
+            if act != signal.SIGSTOP:
+                self.statuses[command.wait()] += 1
+
+    def begin(self, hosts):
+        self.hosts, self.sleeping = hosts, []
+        self.start()
+
+    def end(self):
+        """Ends each move."""
+        self.is_ended = True
+        self.join()
+        for command in self.sleeping:
+            command.send_signal(signal.SIGCONT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                command.wait(5)
+            command.kill()
+            self.statuses[command.wait()] += 1
+        left = list(self.hosts)
+
+        def end_one():
+            for host in left[:]:
+                for cell in self.test.cells:
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        done = subprocess.run(self.command(host, cell), capture_output=True, timeout=5)
+                        if done.returncode == 0:
+                            left.remove(host)
+                            break
+            return not left
+        wait_until(end_one, lambda: "the moves of %s to end" % [host.name for host in left])
 
 
 class KillCells(CellTest):
@@ -82,6 +146,33 @@ class KillCells(CellTest):
         self.cells = [Cell(self, "cell1", "0-31"), Cell(self, "cell2", "32-63")]
         self.disturb()
         self.check()
+
+    def test_moves_between_cells(self):
+        self.hosts = [Host(self, "app%d" % i, "--settle-after=%ds" % SETTLE_SECONDS) for i in range(2)]
+        self.cells = [Cell(self, "cell1", "0-63"), Cell(self, "cell2", "none"), Cell(self, "cell3", "none")]
+        self.write("c.conf", "[input]\ntime = t\n[total q]\nkey = q\n")
+        mover = Mover(self, self.write("cells.conf", "".join(
+            "[cell %s]\npubsub_url = %s\naggregator_url = %s\narchive = /none/%s\n" % (
+                cell.name, cell.url, self.start("aggregator", "--config=" + self.path("c.conf"), "--data-dir=" + self.path(cell.name + ".moves"),
+                                                "--pubsub-url=" + cell.url, "--streams=clicks").url, cell.name) for cell in self.cells)))
+        mover.begin(self.hosts)
+        self.disturb()
+        mover.end()
+        print(dict(mover.statuses), flush=True)
+        self.assertEqual(set(mover.statuses) - {0, 75, 64, -signal.SIGKILL}, set())  # 64: on its way to another cell
+        records = [p for cell in self.cells for p in harness.request(cell.url, "GET", "/producers?stream=clicks").json().get("producers", [])
+                   if p["producer"].startswith("partition.")]
+        self.assertGreater(max(int(p["mark"]) for p in records), 0)
+        events = sorted(event for putter in self.putters for event in putter.events)
+        wait_until(lambda: sum(len(cell.lines) for cell in self.cells) >= len(events),
+                   lambda: "%d lines, there are %s\n%s" % (len(events), [len(cell.lines) for cell in self.cells],
+                                                          "\n".join(cell.copier.log for cell in self.cells)))
+        self.assertEqual(sorted(line for cell in self.cells for line in cell.lines), events)
+        for cell in self.cells:
+            for host in self.hosts:
+                numbers = [int(line.rsplit(b":", 1)[1][:-1]) for line in cell.lines if b'"%s"' % host.name.encode() in line]
+                self.assertEqual(numbers, sorted(numbers))
+        self.assertEqual(self.totals(self.cells), {host.name: putter.until for host, putter in zip(self.hosts, self.putters)})
 
     def test_a_purge_and_a_stream_that_is_made_again(self):
         """Exact, although the cell had not read the lost messages: the queue still has them."""
