@@ -123,7 +123,10 @@ int forget_stream_search(struct forget_stream *f)
     progress_begin(&s.progress, "lines", false, clock_monotonic());
     if (s.status != EX_OK || f->end == 0)
         return s.status;
-    char *token = pipeline_token(f->pipeline, "pubsub");
+    struct error error;
+    char *token;
+    if (pipeline_token(f->pipeline, "pubsub", &token, &error) != 0)
+        return tool_fail(EX_CONFIG, "%s", error.text);
     s.base = event_base_new();
     struct http_client *client = http_client_new(&(struct http_client_config){.base = s.base,
         .url = pipeline_url(f->pipeline, "pubsub"),

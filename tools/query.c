@@ -277,7 +277,12 @@ static int ask_api(struct ask *a)
         return EX_CONFIG;
     }
     pipeline_open(&p, config, a->data_dir);
-    char *token = pipeline_token(&p, "api");
+    char *token;
+    if (pipeline_token(&p, "api", &token, &error) != 0) {
+        pipeline_close(&p);
+        config_free(&config);
+        return tool_fail(EX_CONFIG, "%s", error.text);
+    }
     a->url = a->api_url ? a->api_url : pipeline_url(&p, "api");
     a->token = token;
     if (strcmp(a->format, "csv") == 0 && strcmp(a->what, "counters") != 0)

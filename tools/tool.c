@@ -530,14 +530,12 @@ const char *pipeline_url(const struct pipeline *p, const char *daemon)
     return p->daemons[peer_named(daemon) - peers].url;
 }
 
-char *pipeline_token(const struct pipeline *p, const char *daemon)
+int pipeline_token(const struct pipeline *p, const char *daemon, char **token, struct error *error)
 {
     const char *file = config_setting(p->config, daemon, "auth_token_file");
-    struct error ignored;
-    char *token;
     if (!file)
         file = config_setting(p->config, "millrace", "auth_token_file");
-    return daemon_read_token(file, &token, &ignored) == 0 ? token : NULL;
+    return daemon_read_token(file, token, error);
 }
 
 /* `name` is that of the daemon in the error. */
@@ -563,7 +561,12 @@ static struct json_doc *ask(const char *name, const char *url, const char *token
 struct json_doc *pipeline_ask(
     const struct pipeline *p, const char *daemon, const struct http_call_spec *call, struct error *error)
 {
-    char *token = pipeline_token(p, daemon);
+    struct error why;
+    char *token;
+    if (pipeline_token(p, daemon, &token, &why) != 0) {
+        error_set(error, EX_CONFIG, "%s", why.text);
+        return NULL;
+    }
     struct json_doc *doc = ask(daemon, pipeline_url(p, daemon), token, call, error);
     free(token);
     return doc;

@@ -196,9 +196,9 @@ void pipeline_close(struct pipeline *p);
 bool pipeline_is_stopped(const struct pipeline *p);
 /* Returns 0, or EX_TEMPFAIL after printing that the pipeline is stopped. */
 int tool_check_runs(const struct pipeline *p);
-/* Returns the configured token of a daemon. NULL: no token, or this user may not read the token. The caller frees
- * the token. */
-char *pipeline_token(const struct pipeline *p, const char *daemon);
+/* Reads the configured token of a daemon. Sets *token to NULL if there is none; the caller frees the token. Returns 0, or
+ * an exit status with the error. */
+int pipeline_token(const struct pipeline *p, const char *daemon, char **token, struct error *error);
 /* Sends a request to a daemon, with its token. Returns the parsed reply of status 200 or 202, or NULL with the
  * error, which may be NULL. */
 struct json_doc *pipeline_ask(

@@ -127,7 +127,7 @@ static int filter(sqlite3_vtab_cursor *cursor, int number, const char *plan, int
     if (!stream && !file)
         return sql_table_fail(cursor->pVtab, SQLITE_ERROR, "events needs stream = 'NAME' or file = 'PATH'");
     if (!file && t->no_pubsub)
-        return sql_table_fail(cursor->pVtab, SQLITE_ERROR, "%s", t->no_pubsub);
+        return sql_table_fail(cursor->pVtab, SQLITE_IOERR, "%s", t->no_pubsub);
     if (from > 0)
         snprintf(begin, sizeof begin, "@%" PRId64, from);
     c->is_file = file != NULL;

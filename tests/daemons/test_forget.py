@@ -341,7 +341,7 @@ class Forget(harness.MillraceTest):
         self.pipeline.stop()
         done = self.run_program("millrace", "forget", "--config", self.config, "--field=user", "--value=" + NAME.decode())
         self.assertEqual(done.returncode, 75)
-        self.assertIn("simplequeue", done.stderr)
+        self.assertIn("the pipeline of %s is stopped" % self.data, done.stderr)
 
     def test_files_that_are_not_searched_are_named(self):
         """What recounts, repairs, interrupted backups and people leave in the pipeline's directories."""

@@ -397,6 +397,30 @@ class StatusTest(harness.MillraceTest):
         self.assertEqual(pipeline.ask("simplequeue", "POST", "/put?queue=views", b'{"t":1332637200,"l":"a"}', headers=headers).status, 200)
         self.assertEqual(self.status("--wait").returncode, 0, self.text())
 
+    def test_numbers_behind_another_token(self):
+        """A daemon whose numbers are not known is not called fine."""
+        for name, text in (("token", "secret"), ("other", "another")):
+            self.write(name, text)
+            os.chmod(self.path(name), 0o600)
+        self.up("--run=simplequeue,pubsub", simplequeue={"auth_token_file": self.path("token")}, pubsub={"auth_token_file": self.path("token")}).wait_ready()
+        self.look_until(lambda status, look: status == 0)
+        config = harness.read_file(self.path("p.conf")).decode().replace(self.path("token"), self.path("other"))
+        config = self.write("q.conf", config)
+        remedy = "if a token is wrong or unreadable, correct auth_token_file, or run this command as another user"
+
+        def problem():
+            look = json.loads(self.run_program("millrace", "status", "--sample=0", "--json", "--config", config).stdout)
+            self.assertEqual((look["level"], look["settled"]), ("needs attention", False))
+            (found,) = look["problems"]
+            self.assertEqual(found["remedy"], remedy)
+            return found["problem"]
+        self.assertRegex(problem(), r"^the numbers of simplequeue, pubsub are not known: pubsub: /stats\?format=json: .*token")
+        os.chmod(self.path("other"), 0o644)
+        self.assertRegex(problem(), r"^the numbers of simplequeue, pubsub are not known: the token file \S+ is open to all users: chmod o= ")
+        done = self.run_program("millrace", "query", "freshness", "--config", self.write("api.conf", "[api]\nauth_token_file = %s\n" % self.path("other")))
+        self.assertEqual(done.returncode, 78, done)
+        self.assertIn(b"the token file %s is open to all users" % self.path("other").encode(), done.stderr)
+
     def test_rates_and_waiting_events(self):
         pipeline = self.up().wait_ready()
         lines = b'{"t":1332637200,"l":"a"}\n' * 100

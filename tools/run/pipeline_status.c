@@ -553,6 +553,28 @@ static void add_restarts(struct pipeline_status *s, size_t i)
     free(error);
 }
 
+/* Without the numbers of a daemon, a look cannot say that all is fine. */
+static void take_stats(struct pipeline_status *s, size_t i)
+{
+    const struct http_call_spec call = {
+        .method = "GET", .target = "/stats?format=json", .timeout = REPLY_TIMEOUT};
+    struct error error;
+    const char *name = pipeline_daemon_name(i);
+    s->daemons[i].stats = pipeline_ask(&s->pipeline, name, &call, &error);
+    if (s->daemons[i].stats)
+        return;
+    buf_printf(&s->unread, "%s%s", s->unread.len ? ", " : "", name);
+    snprintf(s->unread_why, sizeof s->unread_why, "%.*s", (int)sizeof s->unread_why - 1, error.text);
+}
+
+static void look_at_unread(struct pipeline_status *s)
+{
+    if (s->unread.len > 0)
+        add_problem(s, STATUS_ATTENTION,
+            "if a token is wrong or unreadable, correct auth_token_file, or run this command as another user",
+            "the numbers of %.*s are not known: %s", (int)s->unread.len, s->unread.ptr, s->unread_why);
+}
+
 static void look_at_daemon(struct pipeline_status *s, size_t i)
 {
     const struct pipeline_daemon *p = &s->pipeline.daemons[i];
@@ -578,7 +600,7 @@ static void look_at_daemon(struct pipeline_status *s, size_t i)
         if (is_restarting(d, p))
             d->state = "restarting";
     } else {
-        d->stats = fetch(s, i, "/stats?format=json");
+        take_stats(s, i);
         d->is_replaced = is_replaced(s, i);
         if (is_restarting(d, p)) {
             d->state = "restarting";
@@ -966,6 +988,8 @@ void pipeline_status_take(struct pipeline_status *s, const struct config *config
     look_at_up(s);
     for (size_t i = 0; i < PIPELINE_DAEMONS; i++)
         look_at_daemon(s, i);
+    s->daemon = PIPELINE_DAEMONS;
+    look_at_unread(s);
     if (!s->pipeline.is_known && !s->pipeline.starting)
         judge_unknown(s);
     look_at_cells(s);
@@ -986,6 +1010,7 @@ void pipeline_status_close(struct pipeline_status *s)
         free(s->problems[i].text);
         free(s->problems[i].remedy);
     }
+    buf_free(&s->unread);
     json_doc_free(&s->streams);
     json_doc_free(&s->cells);
     config_free(&s->own_config);
