@@ -1,5 +1,7 @@
 #include "api/set_pieces.h"
 
+#include "base/lower_bound.h"
+
 #include <roaring/roaring.h>
 #include <stdlib.h>
 
@@ -110,15 +112,7 @@ bool set_pieces_add(struct set_pieces *p, int list, bool takes_sizes, const stru
 /* Returns the index of the first piece that starts at `t` or later. */
 static size_t first_from(const struct set_list *l, size_t low, int64_t t)
 {
-    size_t high = l->n;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (l->pieces[middle].start < t)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    return LOWER_BOUND(i, low, l->n, l->pieces[i].start < t);
 }
 
 static bool has_parts(const struct set_list *l, size_t i)

@@ -1,5 +1,6 @@
 #include "archive/sorted_index.h"
 
+#include "base/lower_bound.h"
 #include "base/simd.h"
 
 #include <assert.h>
@@ -257,15 +258,8 @@ static struct key_range find_key(const uint64_t *node, uint64_t key)
 /* The listed long line that contains the byte at `at`, or NULL. */
 static const struct long_line *long_line_at(const struct sorted_index *i, size_t at)
 {
-    size_t low = 0, high = i->n_long;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (i->long_lines[middle].end <= at)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < i->n_long && i->long_lines[low].begin <= at ? &i->long_lines[low] : NULL;
+    size_t k = LOWER_BOUND(j, 0, i->n_long, i->long_lines[j].end <= at);
+    return k < i->n_long && i->long_lines[k].begin <= at ? &i->long_lines[k] : NULL;
 }
 
 size_t sorted_index_line_end(const struct sorted_index *i, size_t at)

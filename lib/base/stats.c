@@ -1,5 +1,6 @@
 #include "base/stats.h"
 #include "base/log.h"
+#include "base/lower_bound.h"
 #include <assert.h>
 #include <dirent.h>
 #include <math.h>
@@ -250,15 +251,8 @@ void stats_remove_gauges(struct stats *s, const void *ctx)
 void stats_observe(struct stats_histogram *h, usec_t took)
 {
     const struct scale *scale = h->scale;
-    size_t low = 0, high = scale->n;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (took <= scale->bounds[middle])
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    atomic_fetch_add_explicit(&h->buckets[low], 1, memory_order_relaxed);
+    size_t bucket = LOWER_BOUND(i, 0, scale->n, scale->bounds[i] < took);
+    atomic_fetch_add_explicit(&h->buckets[bucket], 1, memory_order_relaxed);
     atomic_fetch_add_explicit(
         &h->sum, took > 0 ? (uint64_t)took / (uint64_t)scale->sum_unit : 0, memory_order_relaxed);
 }

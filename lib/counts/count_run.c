@@ -1,5 +1,6 @@
 #include "counts/count_run.h"
 
+#include "base/lower_bound.h"
 #include "base/xxh3.h"
 #include "sets/set_chunk.h"
 
@@ -282,15 +283,7 @@ struct count_run_index *count_run_index_parse(uint64_t run, struct bytes data)
 /* Returns the first block whose first key is not below `key`. */
 static uint32_t find_block(const struct count_run_index *index, struct bytes key)
 {
-    uint32_t low = 0, high = index->n;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (bytes_compare(index->blocks[middle].first, key) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    return (uint32_t)LOWER_BOUND(i, 0, index->n, bytes_compare(index->blocks[i].first, key) < 0);
 }
 
 /* Returns the last block whose first key is below `from`. All records at or above `from` begin in this block or
@@ -304,15 +297,7 @@ static uint32_t first_block(const struct count_run_index *index, struct bytes fr
 /* Returns the first block whose first key is above `key`. */
 static uint32_t find_after(const struct count_run_index *index, struct bytes key)
 {
-    uint32_t low = 0, high = index->n;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (bytes_compare(index->blocks[middle].first, key) <= 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    return (uint32_t)LOWER_BOUND(i, 0, index->n, bytes_compare(index->blocks[i].first, key) <= 0);
 }
 
 static size_t blocks_from(const struct count_run_index *i, uint32_t first, struct bytes last)

@@ -1,5 +1,7 @@
 #include "filter/filter_layer.h"
 
+#include "base/lower_bound.h"
+
 #include <assert.h>
 #include <math.h>
 
@@ -77,15 +79,9 @@ struct filter_shape filter_shape_for(uint64_t members, double rate)
     uint64_t low = members * DENSEST / BLOCK_COUNTERS + 1, high = members * LOOSEST / BLOCK_COUNTERS + 1;
     double found;
     assert(high <= FILTER_BLOCKS_MAX);
-    while (low < high) {
-        uint64_t middle = low + (high - low) / 2;
-        (void)best_half((uint32_t)middle, members, &found);
-        if (found <= rate)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return best_half((uint32_t)low, members, &found);
+    uint32_t blocks =
+        (uint32_t)LOWER_BOUND(i, low, high, (best_half((uint32_t)i, members, &found), found > rate));
+    return best_half(blocks, members, &found);
 }
 
 uint64_t filter_shape_bytes(struct filter_shape s)

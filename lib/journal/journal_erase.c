@@ -12,6 +12,7 @@
  * that readers still use are also replaced. */
 #include "journal/journal_erase.h"
 
+#include "base/lower_bound.h"
 #include "journal/journal_internal.h"
 
 #include <assert.h>
@@ -78,15 +79,7 @@ static void fail_job(struct job *job, const char *path, const char *what)
 /* Returns the index of the first range that ends after `offset`. */
 static size_t range_after(const struct journal_erasure *what, uint64_t offset)
 {
-    size_t low = 0, high = what->n;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (what->ranges[middle].end <= offset)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    return LOWER_BOUND(i, 0, what->n, what->ranges[i].end <= offset);
 }
 
 static bool has_ranges(const struct erase *e, const struct segment *s)

@@ -1,6 +1,8 @@
 /* Finds the openings of a journal's bytes in the headers of its segments. */
 #include "journal/journal_internal.h"
 
+#include "base/lower_bound.h"
+
 #include <assert.h>
 #include <stdlib.h>
 
@@ -13,15 +15,7 @@ const char *journal_opening(const struct journal *j)
 static size_t begun_below(const struct journal *j, uint64_t offset)
 {
     assert(j->magic == JOURNAL_MAGIC && j->openings_begin_segments);
-    size_t low = j->n_trimmed, high = j->n_segments;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (j->segments[middle]->base < offset)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low - j->n_trimmed;
+    return LOWER_BOUND(i, j->n_trimmed, j->n_segments, j->segments[i]->base < offset) - j->n_trimmed;
 }
 
 const char *journal_opening_before(const struct journal *j, uint64_t offset)

@@ -1,6 +1,7 @@
 #include "journal/journal_internal.h"
 
 #include "base/log.h"
+#include "base/lower_bound.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -92,22 +93,15 @@ enum journal_result segment_list_find(
 {
     if (offset > j->committed_end)
         return JOURNAL_BEYOND;
-    size_t low = j->n_trimmed, high = j->n_segments; /* the last segment whose base is at or below `offset` */
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (j->segments[middle]->base <= offset)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (low == j->n_trimmed) {
+    size_t next = LOWER_BOUND(i, j->n_trimmed, j->n_segments, j->segments[i]->base <= offset);
+    if (next == j->n_trimmed) {
         *edges = (struct journal_edges){.before = 0, .after = journal_earliest(j)};
         return JOURNAL_GONE;
     }
-    *out = j->segments[low - 1];
+    *out = j->segments[next - 1];
     if (offset <= (*out)->end)
         return JOURNAL_OK;
-    *edges = (struct journal_edges){.before = (*out)->end, .after = j->segments[low]->base};
+    *edges = (struct journal_edges){.before = (*out)->end, .after = j->segments[next]->base};
     return JOURNAL_GONE;
 }
 

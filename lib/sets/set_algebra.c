@@ -1,5 +1,6 @@
 #include "sets/set_algebra.h"
 
+#include "base/lower_bound.h"
 #include "base/text_hash.h"
 
 #include <assert.h>
@@ -186,20 +187,13 @@ static unsigned range_bits(uint64_t hashes)
 /* Returns the end of the hashes from `at` on that are at most `last`. */
 static size_t end_of(const struct set_view *v, size_t at, uint64_t last)
 {
-    size_t step = 1, low = at, high;
+    size_t step = 1, low = at;
     while (low + step < v->n_hashes && v->hashes[low + step] <= last) {
         low += step;
         step *= 2;
     }
-    high = low + step < v->n_hashes ? low + step : v->n_hashes;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (v->hashes[middle] <= last)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    size_t high = low + step < v->n_hashes ? low + step : v->n_hashes;
+    return LOWER_BOUND(i, low, high, v->hashes[i] <= last);
 }
 
 struct span {

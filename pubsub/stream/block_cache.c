@@ -1,5 +1,6 @@
 #include "pubsub/stream/block_cache.h"
 
+#include "base/lower_bound.h"
 #include "pubsub/stream/line_index.h"
 
 #include <assert.h>
@@ -120,17 +121,9 @@ static void drop(struct block_cache *c, struct block_list *list, size_t i)
 /* Returns the number of blocks whose offset is at most `offset`. */
 static size_t count_up_to(const struct block_list *list, uint64_t offset)
 {
-    size_t low = 0, high = list->n;
-    if (high && list->at[high - 1]->offset <= offset)
-        return high; /* most requests are for the newest block */
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (list->at[middle]->offset <= offset)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    if (list->n > 0 && list->at[list->n - 1]->offset <= offset)
+        return list->n; /* most requests are for the newest block */
+    return LOWER_BOUND(i, 0, list->n, list->at[i]->offset <= offset);
 }
 
 static void touch(struct block_cache *c, struct block *b)

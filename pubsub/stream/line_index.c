@@ -1,5 +1,7 @@
 #include "pubsub/stream/line_index.h"
 
+#include "base/lower_bound.h"
+
 #include <stdlib.h>
 
 void line_index_begin(struct line_index *x, uint64_t end)
@@ -30,15 +32,8 @@ void line_index_add(struct line_index *x, uint64_t end, uint64_t lines)
 
 struct line_point line_index_at(const struct line_index *x, uint64_t offset)
 {
-    size_t low = 0, high = x->n;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (x->points[middle].offset < offset)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < x->n ? x->points[low] : x->end;
+    size_t k = LOWER_BOUND(i, 0, x->n, x->points[i].offset < offset);
+    return k < x->n ? x->points[k] : x->end;
 }
 
 void line_index_prepend(struct line_index *x, const struct line_point *points, size_t n)

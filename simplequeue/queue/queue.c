@@ -1,5 +1,7 @@
 #include "simplequeue/queue/queue.h"
 
+#include "base/lower_bound.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -456,15 +458,7 @@ uint64_t queue_reserve(struct queue *q, const char *reader, size_t max_items, si
 /* Returns the index of the first id in the lease that is at least `id`. */
 static size_t lease_index(const struct lease *l, uint64_t id)
 {
-    size_t low = 0, high = l->n;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (l->ids[middle] < id)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    return LOWER_BOUND(i, 0, l->n, l->ids[i] < id);
 }
 
 /* Changes those messages of `wanted` that belong to the lease. If `out` is NULL, makes the messages ready. If not,

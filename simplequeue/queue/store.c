@@ -1,5 +1,7 @@
 #include "simplequeue/queue/store.h"
 
+#include "base/lower_bound.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -88,15 +90,7 @@ static void page_free(struct store_page *p)
 /* Returns the index of the first slot whose id is at least `id`. */
 static size_t slot_index(const struct store_page *p, uint64_t id)
 {
-    size_t low = 0, high = p->n_slots;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (p->slots[middle].id < id)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    return LOWER_BOUND(i, 0, p->n_slots, p->slots[i].id < id);
 }
 
 /* n_records and record_at access the records of a page of any form by index. */
