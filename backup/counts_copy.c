@@ -213,12 +213,9 @@ enum backup_result counts_copy_verify_archive(
     const struct counts_copy *c, const struct tree_list *files, struct error *error)
 {
     enum backup_result r = BACKUP_OK;
-    for (int kind = 0; kind < MANIFEST_KINDS; kind++) {
-        const struct manifest_file *expected = manifest_files(&c->archived, (enum manifest_kind)kind);
-        for (uint32_t i = 0; expected && i < c->archived.shards && r == BACKUP_OK; i++)
-            if (expected[i].name[0] != '\0')
-                r = verify_file(c, &expected[i], files, error);
-    }
+    const struct manifest_file *expected;
+    for (size_t i = 0; r == BACKUP_OK && (expected = manifest_next_file(&c->archived, &i));)
+        r = verify_file(c, expected, files, error);
     return r;
 }
 

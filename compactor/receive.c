@@ -122,10 +122,9 @@ static enum compact_result link_files(
         r = link_file(spec, "manifest.json", is_copied, error);
     if (r == COMPACT_OK && *is_copied)
         r = look(spec, true, m, is_copied, error);
-    for (int kind = 0; kind < MANIFEST_KINDS; kind++)
-        for (uint32_t k = 0; r == COMPACT_OK && *is_copied && manifest_files(m, kind) && k < m->shards; k++)
-            if (manifest_files(m, kind)[k].name[0] != '\0')
-                r = link_file(spec, manifest_files(m, kind)[k].name, is_copied, error);
+    const struct manifest_file *f;
+    for (size_t i = 0; r == COMPACT_OK && *is_copied && (f = manifest_next_file(m, &i));)
+        r = link_file(spec, f->name, is_copied, error);
     return r;
 }
 
@@ -137,17 +136,14 @@ static enum compact_result check_files(
     struct check c = {.spec = spec, .hash = XXH3_createState(), .piece = mem_alloc(PIECE)};
     enum compact_result r = COMPACT_OK;
     archive_path(spec->archive, spec->generation, true, directory);
-    for (int kind = 0; kind < MANIFEST_KINDS; kind++)
-        for (uint32_t k = 0; manifest_files(m, kind) && k < m->shards; k++)
-            c.total += manifest_files(m, kind)[k].bytes;
-    for (int kind = 0; kind < MANIFEST_KINDS; kind++)
-        for (uint32_t k = 0; manifest_files(m, kind) && k < m->shards && *is_whole && r == COMPACT_OK; k++) {
-            const struct manifest_file *f = &manifest_files(m, kind)[k];
-            char *path = mem_printf("%s/%s", directory, f->name);
-            if (f->name[0] != '\0')
-                r = check_file(&c, path, f, is_whole, error);
-            free(path);
-        }
+    const struct manifest_file *f;
+    for (size_t i = 0; (f = manifest_next_file(m, &i));)
+        c.total += f->bytes;
+    for (size_t i = 0; *is_whole && r == COMPACT_OK && (f = manifest_next_file(m, &i));) {
+        char *path = mem_printf("%s/%s", directory, f->name);
+        r = check_file(&c, path, f, is_whole, error);
+        free(path);
+    }
     XXH3_freeState(c.hash);
     free(c.piece);
     return r;

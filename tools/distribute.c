@@ -102,9 +102,9 @@ static int find_generation(struct copy *c)
     c->generation = m.generation;
     c->xxh3 = XXH3_64bits(text.ptr, text.len);
     c->bytes = 0;
-    for (int kind = 0; kind < MANIFEST_KINDS; kind++)
-        for (uint32_t k = 0; manifest_files(&m, kind) && k < m.shards; k++)
-            c->bytes += manifest_files(&m, kind)[k].bytes;
+    const struct manifest_file *f;
+    for (size_t i = 0; (f = manifest_next_file(&m, &i));)
+        c->bytes += f->bytes;
     int status = is_read ? EX_OK : tool_fail(EX_TEMPFAIL, "%s: the generation was replaced: run again", path);
     manifest_free(&m);
     buf_free(&text);

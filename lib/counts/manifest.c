@@ -340,6 +340,17 @@ struct manifest_file *manifest_files(const struct manifest *m, enum manifest_kin
     return files[kind];
 }
 
+const struct manifest_file *manifest_next_file(const struct manifest *m, size_t *at)
+{
+    while (*at < (size_t)MANIFEST_KINDS * m->shards) {
+        const struct manifest_file *files = manifest_files(m, (enum manifest_kind)(*at / m->shards));
+        size_t shard = (*at)++ % m->shards;
+        if (files && files[shard].name[0] != '\0')
+            return &files[shard];
+    }
+    return NULL;
+}
+
 bool manifest_is_counted(const struct manifest *m, enum period_unit unit, int64_t start)
 {
     if (unit == PERIOD_HOUR)

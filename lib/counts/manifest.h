@@ -128,6 +128,8 @@ static inline bool manifest_has_sets(const struct manifest *m, uint32_t shard)
 }
 /* The files of a kind, as many as shards, or NULL. A file with an empty name does not exist. */
 struct manifest_file *manifest_files(const struct manifest *m, enum manifest_kind kind);
+/* Returns the next existing file of any kind, or NULL after the last. Begin with *at = 0. */
+const struct manifest_file *manifest_next_file(const struct manifest *m, size_t *at);
 /* True if a subtotal's record of this period has counts that no shorter period's record has. Otherwise the record is a
  * rollup, or the generation has no such record. */
 bool manifest_is_counted(const struct manifest *m, enum period_unit unit, int64_t start);
