@@ -4,7 +4,6 @@ repeated. Each event is in one cell, in the order of its queue, and no answer's 
 # parts: 5
 import base64
 import contextlib
-import http.server
 import shutil
 import signal
 import subprocess
@@ -12,18 +11,10 @@ import threading
 import time
 
 import harness
+import http_stub
 from cell_test import Cell, CellTest, Host, Putter
 from harness import query, request, wait_until
 from nats_test import Client
-
-
-def serve(test, handler):
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    test.addCleanup(server.server_close)
-    test.addCleanup(server.shutdown)
-    return "http://127.0.0.1:%d" % server.server_port
 
 
 class Proxy:
@@ -31,32 +22,26 @@ class Proxy:
     reply."""
 
     def __init__(self, test, url, before, on_change=lambda path: None):
-        class Handler(http.server.BaseHTTPRequestHandler):
+        class Handler(http_stub.Handler):
             def forward(handler):
-                body = handler.rfile.read(int(handler.headers.get("Content-Length", 0)))
+                body = handler.body()
                 if handler.command == "POST":
                     before()
                 try:
                     reply = request(url, handler.command, handler.path, body)
                 except harness.UNREACHABLE:
-                    return  # the cell is down
+                    handler.close_connection = True  # the cell is down
+                    return
                 if handler.command == "POST":
                     on_change(handler.path)
-                handler.send_response(reply.status)
-                handler.send_header("Content-Length", str(len(reply.body)))
-                for name in ("X-Millrace-Era", "X-Millrace-Time"):
-                    if name in reply.headers:
-                        handler.send_header(name, reply.headers[name])
-                handler.end_headers()
+                headers = {name.replace("-", "_"): reply.headers[name] for name in ("X-Millrace-Era", "X-Millrace-Time")
+                           if name in reply.headers}
                 with contextlib.suppress(BrokenPipeError):  # the command was killed
-                    handler.wfile.write(reply.body)
+                    handler.reply(reply.status, reply.body, **headers)
 
             do_GET = do_POST = forward
 
-            def log_message(handler, *args):
-                pass
-
-        self.url = serve(test, Handler)
+        self.url = http_stub.serve(test, Handler).url
 
 
 class CellMove(CellTest):
@@ -287,19 +272,12 @@ class CellMove(CellTest):
         """The aggregator of the new cell stops for longer than free_after, and then is complete at once."""
         replied, left = [], []
 
-        class Aggregator(http.server.BaseHTTPRequestHandler):
+        class Aggregator(http_stub.Handler):
             def do_GET(handler):
-                body = b'{"streams":{"clicks":{"complete_until":%d}}}' % (time.time() + 3600)
-                handler.send_response(200)
-                handler.send_header("Content-Length", str(len(body)))
-                handler.end_headers()
                 replied.append(time.monotonic())
-                handler.wfile.write(body)
+                handler.reply(200, b'{"streams":{"clicks":{"complete_until":%d}}}' % (time.time() + 3600))
 
-            def log_message(handler, *args):
-                pass
-
-        aggregator = serve(self, Aggregator)
+        aggregator = http_stub.serve(self, Aggregator).url
         pubsub = Proxy(self, self.cells["east"].url, lambda: None,
                        lambda path: left.append(time.monotonic()) if "opening=left" in path else None)
         self.write("late.conf", "".join("[cell %s]\npubsub_url = %s\naggregator_url = %s\narchive = /none/%s\n" % (

@@ -9,10 +9,10 @@ import shutil
 import subprocess
 import threading
 import unittest
-import http.server
 
 import aggregator_model
 import harness
+import http_stub
 from harness import USERS_BY_COUNTRY, wait_until
 from small_disk import SmallDisk
 
@@ -312,23 +312,14 @@ class DoctorTest(harness.MillraceTest):
         self.assertEqual(self.bad("disk", "--fast"), [])
 
     def test_another_version(self):
-        class Handler(http.server.BaseHTTPRequestHandler):
+        class Handler(http_stub.Handler):
             def do_GET(self):
-                self.send_response(200)
-                self.end_headers()
-                self.wfile.write(b'{"state":"ready"}' if self.path.startswith("/health") else b'{"version":"0.0.1"}')
-
-            def log_message(self, *args):
-                pass
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+                self.reply(200, b'{"state":"ready"}' if self.path.startswith("/health") else b'{"version":"0.0.1"}')
         os.mkdir(self.path("data"))
         self.config = self.write("p.conf", harness.pipeline_config(self.path("data"), USERS_BY_COUNTRY))
         self.write("data/run.json", json.dumps({"pid": os.getpid(), "ended": False, "daemons": {
-            "sortdb": {"pid": os.getpid(), "state": "ready", "url": "http://127.0.0.1:%d" % server.server_port}}}))
+            "sortdb": {"pid": os.getpid(), "state": "ready", "url": http_stub.serve(self, Handler).url}}}))
         (result, finding, remedy), = self.bad("versions", "--fast")
-        server.shutdown()
-        server.server_close()
         self.assertEqual((result, remedy), ("warn", "restart the pipeline: systemctl restart millrace"))
         self.assertRegex(finding, r"^sortdb runs version 0\.0\.1, this command is \d")
 

@@ -2,16 +2,15 @@
 # seconds: 90
 # parts: 8
 # full: MILLRACE_ROUNDS=40
-import http.server
 import json
 import re
 import shutil
 import signal
-import threading
 import time
 import urllib.parse
 
 import harness
+import http_stub
 from clocks import Clocks
 from gate import Gate
 from harness import query, request, seeded, wait_until
@@ -25,23 +24,16 @@ class Destination:
         self.mark, self.statements = 0, []  # (mark, until) of each request that it has stored
         destination = self
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
+        class Handler(http_stub.Handler):
             def answer(self, status, **members):
                 body = json.dumps(members, separators=(",", ":")).encode()
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(body)))
-                self.send_header("X-Millrace-Time", "%f" % time.time())
-                self.send_header("X-Millrace-Era", "1")
-                self.end_headers()
-                self.wfile.write(body)
+                self.reply(status, body, X_Millrace_Time="%f" % time.time(), X_Millrace_Era="1")
 
             def do_GET(self):
                 self.answer(200, known=True, mark=str(destination.mark), opening="")
 
             def do_POST(self):
-                self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                self.body()
                 asked = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(self.path).query))
                 if int(asked["mark"]) != destination.mark:
                     self.answer(409, code="mark-conflict", detail="", mark=str(destination.mark))
@@ -50,16 +42,7 @@ class Destination:
                     destination.mark = int(asked["next"])
                 destination.statements.append((destination.mark, float(asked["until"])))
                 self.answer(200, duplicate=False)
-
-            def log_message(self, *args):
-                pass
-
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        server.daemon_threads = True
-        self.url = "http://127.0.0.1:%d" % server.server_address[1]
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-        test.addCleanup(server.server_close)
-        test.addCleanup(server.shutdown)
+        self.url = http_stub.serve(test, Handler).url
 
 
 class Republished(WatermarkTest):

@@ -5,16 +5,15 @@
 import collections
 import gzip
 import html
-import http.server
 import json
 import os
 import re
 import shutil
 import subprocess
-import threading
 import urllib.parse
 
 import harness
+import http_stub
 from harness import wait_until
 from test_door import AGENTS
 
@@ -53,9 +52,8 @@ document.getElementById("shadow").attachShadow({ mode: "open" }).innerHTML = '<a
 </script>"""
 
 
-class Pages(http.server.BaseHTTPRequestHandler):
+class Pages(http_stub.Handler):
     """/SCENARIO.VARIANT/... is a page with the script; any page of the hosts localhost and www.localhost is one of another site, without the script."""
-    protocol_version = "HTTP/1.1"
     scripts = {}  # variant -> address of the script
 
     def do_GET(self):
@@ -74,14 +72,7 @@ class Pages(http.server.BaseHTTPRequestHandler):
                 self.scripts.get(variant), site, ATTRIBUTES.get(scenario, "").replace("%s", variant))
             body = (STUB if scenario == "custom" else "") + script * (1 + (scenario == "twice")) + LINKS % {"other": other}
         body = ("<!doctype html><title>a page</title>" + body).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "text/html; charset=utf-8")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *args):
-        pass
+        self.reply(200, body, Content_Type="text/html; charset=utf-8")
 
 
 def expected(variant, other):
@@ -157,11 +148,7 @@ class Website(harness.MillraceTest):
         return url
 
     def serve_pages(self):
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Pages)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        self.addCleanup(server.server_close)
-        self.addCleanup(server.shutdown)
-        return server.server_address[1]
+        return http_stub.serve(self, Pages).server_port
 
     def events(self):
         """site -> a counter of its events, as texts."""

@@ -1,7 +1,6 @@
 """A model of the aggregator's side of a compaction, over slices as docs/formats/slices.md describes them: for tests that want an
 aggregator to be away, refuse, or hold what they say."""
 import collections
-import http.server
 import json
 import os
 import sqlite3
@@ -10,6 +9,7 @@ import subprocess
 import threading
 
 import harness
+import http_stub
 import xxh3
 
 COUNTERS = "total u key = l\n"
@@ -121,27 +121,13 @@ class Aggregator:
         self.asked, self.answers, self.headers = [], {}, []
         outer = self
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            disable_nagle_algorithm = True  # as in sink.py
-
+        class Handler(http_stub.Handler):
             def answer(self):
                 status, reply = outer.reply(self.command, self.path, self.headers)
-                body = json.dumps(reply).encode()
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+                self.reply(status, json.dumps(reply).encode())
             do_GET = do_POST = answer
-
-            def log_message(self, *args):
-                pass
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        self.url = "http://127.0.0.1:%d" % self.server.server_address[1]
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        test.addCleanup(self.server.server_close)
-        test.addCleanup(self.server.shutdown)
+        self.server = http_stub.serve(test, Handler)
+        self.url = self.server.url
 
     before_stats = None  # called before /stats is answered
 

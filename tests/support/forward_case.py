@@ -1,10 +1,10 @@
 """What the tests of ps_to_http share: destinations, a pubsub with numbered lines, and the program."""
-import http.server
 import socket
 import threading
 import time
 
 import harness
+import http_stub
 from harness import wait_until
 from sink import least_waits
 
@@ -16,12 +16,9 @@ class Server:
         self.bodies, self.targets, self.tokens, self.mood = [], [], [], 200
         outer = self
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            disable_nagle_algorithm = True  # as in sink.py
-
+        class Handler(http_stub.Handler):
             def answer(self):
-                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                body = self.body()
                 mood = outer.mood(body) if callable(outer.mood) else outer.mood
                 if mood == "hang":
                     time.sleep(0.5)
@@ -32,22 +29,11 @@ class Server:
                     outer.bodies.append(body)
                     outer.targets.append(self.path)
                     outer.tokens.append(self.headers.get("Authorization"))
-                self.send_response(mood)
-                why = b"no thanks" if mood >= 400 else b""
-                self.send_header("Content-Length", str(len(why)))
-                self.end_headers()
-                return self.wfile.write(why)
+                return self.reply(mood, b"no thanks" if mood >= 400 else b"")
 
             do_GET = do_POST = answer
-
-            def log_message(self, *args):
-                pass
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        self.url = "http://127.0.0.1:%d" % self.server.server_port
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        test.addCleanup(self.server.server_close)
-        test.addCleanup(self.server.shutdown)
+        self.server = http_stub.serve(test, Handler)
+        self.url = self.server.url
 
     def lines(self):
         return b"".join(self.bodies).splitlines()
