@@ -35,13 +35,10 @@ static void on_begin(void *arg)
 static void on_lines(struct bytes lines, void *arg)
 {
     struct follower *f = arg;
-    const char *at = lines.ptr, *end = lines.ptr + lines.len;
+    struct bytes line;
     aggregate_set_wall(f->config.aggregate, clock_wall(), daemon_trusted_time(f->config.daemon));
-    while (at < end) {
-        const char *lf = memchr(at, '\n', (size_t)(end - at));
-        aggregate_take_line(f->config.aggregate, f->config.stream, bytes_of(at, (size_t)(lf - at)));
-        at = lf + 1;
-    }
+    while (bytes_take_line(&lines, &line))
+        aggregate_take_line(f->config.aggregate, f->config.stream, line);
     note_cursor(f, false);
     if (is_full(f))
         stream_client_pause(f->stream);

@@ -86,12 +86,11 @@ static void on_begin(void *arg)
 static void on_lines(struct bytes lines, void *arg)
 {
     struct minute_refill *r = arg;
-    const char *at = lines.ptr, *end = lines.ptr + lines.len;
+    struct bytes line;
     uint64_t offset = stream_client_cursor(r->stream)->offset - lines.len;
-    for (const char *lf; at < end && r->step == STEP_READING && offset < end_of(r)->offset; at = lf + 1) {
-        lf = memchr(at, '\n', (size_t)(end - at));
-        aggregate_refill_line(r->config.aggregate, bytes_of(at, (size_t)(lf - at)));
-        offset += (uint64_t)(lf + 1 - at);
+    while (r->step == STEP_READING && offset < end_of(r)->offset && bytes_take_line(&lines, &line)) {
+        aggregate_refill_line(r->config.aggregate, line);
+        offset += line.len + 1;
     }
     if (aggregate_is_full(r->config.aggregate))
         stream_client_pause(r->stream);

@@ -211,14 +211,11 @@ static enum compact_result add_record(struct import_file *f, struct bytes line, 
 
 static enum compact_result add_records(struct import_file *f, struct error *error)
 {
-    struct bytes rest = import_csv_records(f->import->csv);
+    struct bytes rest = import_csv_records(f->import->csv), line;
     enum compact_result r = COMPACT_OK;
     f->entry.records++;
-    while (rest.len > 0 && r == COMPACT_OK) {
-        size_t n = (size_t)((const char *)memchr(rest.ptr, '\n', rest.len) - rest.ptr);
-        r = add_record(f, bytes_of(rest.ptr, n), error);
-        rest = bytes_of(rest.ptr + n + 1, rest.len - n - 1);
-    }
+    while (r == COMPACT_OK && bytes_take_line(&rest, &line))
+        r = add_record(f, line, error);
     return r;
 }
 

@@ -240,8 +240,8 @@ static void serve_urls(struct http_request *req, void *ctx)
     struct call *call = new_call(server, req, action, is_single);
     if (is_single)
         take_url(call, url, id, URL_OK);
-    while (marks_take_line(&lines, &line))
-        take_line(call, line, id);
+    while (bytes_take_line(&lines, &line))
+        take_line(call, bytes_without_line_end(line), id);
     if (call->change.lines.len > 0)
         store_change(call);
     else

@@ -106,7 +106,7 @@ static void on_lines(struct bytes lines, void *arg)
 {
     struct mark_feed *f = arg;
     struct bytes line;
-    while (marks_take_line(&lines, &line)) {
+    while (bytes_take_line(&lines, &line)) {
         int error = erased_line_is(line) ? URL_OK : take_line(f, line);
         stats_add(f->lines, 1);
         if (error != URL_OK)

@@ -85,7 +85,7 @@ static bool make_next(
 {
     struct bytes line, rest = *lines;
     struct mark_update u;
-    if (!marks_take_line(&rest, &line) || !mark_update_read(line, &u)) {
+    if (!bytes_take_line(&rest, &line) || !mark_update_read(line, &u)) {
         error_set(error, FILTER_DAMAGED, "%.500s/" JOURNAL_DIR ": no update at offset %" PRIu64,
             s->config.marks.dir, end - lines->len);
         return false;
@@ -284,7 +284,7 @@ static uint64_t count_adds(struct bytes lines)
 {
     uint64_t adds = 0;
     struct bytes line;
-    while (marks_take_line(&lines, &line))
+    while (bytes_take_line(&lines, &line))
         adds += bytes_starts_with(line, BYTES_LITERAL("add "));
     return adds;
 }

@@ -34,17 +34,6 @@ uint64_t marks_new_id(struct marks *m)
     return m->last_id | MARK_ID_OWN;
 }
 
-bool marks_take_line(struct bytes *text, struct bytes *line)
-{
-    if (text->len == 0)
-        return false;
-    const char *end = memchr(text->ptr, '\n', text->len);
-    size_t len = end ? (size_t)(end - text->ptr) + 1 : text->len;
-    *line = bytes_without_line_end(bytes_of(text->ptr, len));
-    *text = bytes_of(text->ptr + len, text->len - len);
-    return true;
-}
-
 static int fail(const char *path, struct error *error)
 {
     return error_errno(error, errno_is_full(errno) ? FILTER_NO_SPACE : FILTER_FAILED, path);

@@ -57,9 +57,6 @@ struct mark_update {
 void mark_update_append(const struct mark_update *u, struct buf *out);
 bool mark_update_read(struct bytes line, struct mark_update *out);
 
-/* Removes the first line from *text and stores it without its line end. Returns false if *text is empty. */
-bool marks_take_line(struct bytes *text, struct bytes *line);
-
 /* Returns the id of an add without one: the time, or more than all ids so far, with the flag MARK_ID_OWN. */
 uint64_t marks_new_id(struct marks *m);
 

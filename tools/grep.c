@@ -146,17 +146,12 @@ static void take_record(struct grep *g, const struct record *r)
 static void walk(
     struct grep *g, struct generation_cursor *c, void (*take)(struct grep *, const struct record *))
 {
-    struct bytes run;
+    struct bytes run, line;
     struct record r;
     while (generation_cursor_next(c, RUN_BYTES, &run))
-        while (run.len > 0) {
-            const char *end = memchr(run.ptr, '\n', run.len);
-            size_t n = end ? (size_t)(end - run.ptr) : run.len;
-            if (record_split(bytes_of(run.ptr, n), RECORD_SEPARATOR, &r))
+        while (bytes_take_line(&run, &line))
+            if (record_split(line, RECORD_SEPARATOR, &r))
                 take(g, &r);
-            n += end != NULL;
-            run = bytes_of(run.ptr + n, run.len - n);
-        }
     generation_cursor_free(c);
 }
 

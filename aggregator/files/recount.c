@@ -169,13 +169,10 @@ static void on_lines(struct bytes lines, void *arg)
 {
     struct recount *r = arg;
     const struct stream_cursor *cursor = stream_client_cursor(r->stream);
-    const char *at = lines.ptr, *end = lines.ptr + lines.len;
+    struct bytes line;
     bool more = true;
-    while (at < end && more) {
-        const char *lf = memchr(at, '\n', (size_t)(end - at));
-        more = take(r, bytes_of(at, (size_t)(lf - at)));
-        at = lf + 1;
-    }
+    while (more && bytes_take_line(&lines, &line))
+        more = take(r, line);
     check_end(r);
     set_id(r, r->at, cursor->id, cursor->opening);
     if (!more)

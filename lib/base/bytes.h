@@ -78,6 +78,18 @@ struct bytes bytes_take_word(struct bytes *text);
 /* Removes the next word from *list and stores the word in *word. *list may be NULL. Returns false if the list has no
  * more words. */
 bool bytes_next_word(const char **list, const char *separators, struct bytes *word);
+/* Removes the first line and its LF from *text, and stores the line without the LF in *line. The last line may end without
+ * an LF. Returns false if *text is empty. */
+static inline bool bytes_take_line(struct bytes *text, struct bytes *line)
+{
+    if (text->len == 0)
+        return false;
+    const char *lf = (const char *)memchr(text->ptr, '\n', text->len);
+    *line = bytes_of(text->ptr, lf ? (size_t)(lf - text->ptr) : text->len);
+    size_t used = line->len + (lf != NULL);
+    *text = bytes_of(text->ptr + used, text->len - used);
+    return true;
+}
 /* The number of LFs. */
 uint64_t bytes_count_lines(struct bytes text);
 

@@ -151,11 +151,7 @@ int config_parse(const char *path, struct bytes text, struct config **out, struc
     c->path = mem_strdup(path);
     if (bytes_starts_with(text, BYTES_LITERAL("\xEF\xBB\xBF")))
         text = bytes_of(text.ptr + 3, text.len - 3);
-    while (text.len > 0 && !r.failed) {
-        const char *lf = memchr(text.ptr, '\n', text.len);
-        struct bytes line = bytes_of(text.ptr, lf ? (size_t)(lf - text.ptr) : text.len);
-        size_t used = line.len + (lf != NULL);
-        text = bytes_of(text.ptr + used, text.len - used);
+    for (struct bytes line; !r.failed && bytes_take_line(&text, &line);) {
         r.line++;
         take_line(&r, line);
     }

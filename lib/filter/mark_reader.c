@@ -40,13 +40,9 @@ int mark_exceptions_read(const char *path, struct exact_table *exceptions)
 {
     struct buf text = {0};
     int r = io_read_file(path, SIZE_MAX, &text) == 0 || errno == ENOENT ? 0 : -1;
-    struct bytes rest = buf_bytes(&text);
-    while (r == 0 && rest.len > 0) {
-        const char *end = memchr(rest.ptr, '\n', rest.len);
-        size_t len = end ? (size_t)(end - rest.ptr) : rest.len, step = len + (end != NULL);
-        exact_table_put(exceptions, bytes_of(rest.ptr, len), 0, true, 0);
-        rest = bytes_of(rest.ptr + step, rest.len - step);
-    }
+    struct bytes rest = buf_bytes(&text), line;
+    while (r == 0 && bytes_take_line(&rest, &line))
+        exact_table_put(exceptions, line, 0, true, 0);
     buf_free(&text);
     return r;
 }

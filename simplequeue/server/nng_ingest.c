@@ -259,19 +259,17 @@ static void put(struct batch *b, const char *name, const struct queue_put *what)
 static void handle(struct batch *b)
 {
     struct nng_ingest *in = b->in;
-    struct bytes text = bytes_of(nng_msg_body(b->msg), nng_msg_len(b->msg));
-    const char *end = text.len ? memchr(text.ptr, '\n', text.len) : NULL;
-    size_t header = end ? (size_t)(end - text.ptr) : text.len, skip = end ? header + 1 : header;
+    struct bytes text = bytes_of(nng_msg_body(b->msg), nng_msg_len(b->msg)), header = BYTES_NONE;
     struct url_query query;
     char name[NAME_LEN_MAX + 1];
     struct queue_put what = {0};
-    if (url_query_parse(bytes_of(text.ptr, header), &query) != 0) {
+    bytes_take_line(&text, &header);
+    if (url_query_parse(header, &query) != 0) {
         refuse_with(b, 400, "bad-parameter", "the header (the first line) has an invalid %-escape", NULL);
         return;
     }
     const char *wrong = parse_header(&query, name, &what);
-    bool fits =
-        records_split(&in->server->records, bytes_of(text.ptr + skip, text.len - skip), BYTES_LITERAL("\n"));
+    bool fits = records_split(&in->server->records, text, BYTES_LITERAL("\n"));
     if (in->server->lines) /* no message contains an LF */
         (void)messages_as_lines(in->server->records.at, &in->server->records.n);
     what.messages = in->server->records.at;

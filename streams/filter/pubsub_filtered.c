@@ -237,10 +237,8 @@ static void on_sample(struct bytes lines, void *arg)
         [LINE_REFUSED] = "  (not a JSON object: does not pass)",
     };
     struct program *p = arg;
-    const char *at = lines.ptr, *end = lines.ptr + lines.len;
-    while (at < end && p->to_show > 0) {
-        const char *lf = memchr(at, '\n', (size_t)(end - at));
-        struct bytes line = bytes_of(at, (size_t)(lf - at));
+    struct bytes line;
+    while (p->to_show > 0 && bytes_take_line(&lines, &line)) {
         struct buf after = {0};
         show("-", line);
         enum line_filter_result result = line_filter_apply(p->filter, line, &after);
@@ -249,7 +247,6 @@ static void on_sample(struct bytes lines, void *arg)
         else
             puts(verdicts[result]);
         buf_free(&after);
-        at = lf + 1;
         if (--p->to_show == 0)
             end_sample(p);
     }

@@ -50,11 +50,10 @@ static size_t width_of(struct bytes text)
 /* Removes the first cell from *held, which is not empty. */
 static struct bytes take_cell(struct bytes *held, bool *is_right)
 {
-    size_t n = (size_t)((const char *)memchr(held->ptr, '\n', held->len) - held->ptr);
-    struct bytes text = bytes_of(held->ptr + 1, n - 1);
-    *is_right = held->ptr[0] == '>';
-    *held = bytes_of(held->ptr + n + 1, held->len - n - 1);
-    return text;
+    struct bytes text = BYTES_NONE;
+    bytes_take_line(held, &text);
+    *is_right = text.ptr[0] == '>';
+    return bytes_of(text.ptr + 1, text.len - 1);
 }
 
 static void set_widths(struct sql_printer *p, struct bytes held)

@@ -216,13 +216,10 @@ struct http_tokens *http_tokens_parse(struct bytes text, char error[HTTP_TOKENS_
     const char *why = memchr(text.ptr ? text.ptr : "", '\0', text.len) ? "the file has a NUL byte" : NULL;
     size_t n = 1;
     t->refs = 1;
-    for (; text.len && !why; n++) {
-        const char *lf = memchr(text.ptr, '\n', text.len);
-        size_t len = lf ? (size_t)(lf - text.ptr) : text.len;
-        struct bytes line = bytes_trim(bytes_of(text.ptr, len));
+    for (struct bytes line; !why && bytes_take_line(&text, &line); n++) {
+        line = bytes_trim(line);
         if (line.len && line.ptr[0] != '#')
             why = parse_line(t, line);
-        text = bytes_of(text.ptr + len + (lf != NULL), text.len - len - (lf != NULL));
     }
     if (!why)
         return t;
