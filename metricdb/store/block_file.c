@@ -2,6 +2,7 @@
 
 #include "base/byte_order.h"
 #include "base/io.h"
+#include "base/lower_bound.h"
 #include "base/xxh3.h"
 #include "metricdb/store/block_layout.h"
 #include "metricdb/store/bucket_code.h"
@@ -217,36 +218,17 @@ int block_get_state(const struct block *b, uint64_t i, struct block_state *out, 
 /* Finds the number of a text; false: absent. */
 static bool find_text(const struct block *b, struct bytes text, uint32_t *out)
 {
-    uint32_t low = 0, high = (uint32_t)b->n_texts;
-    struct bytes middle;
-    while (low < high) {
-        *out = low + (high - low) / 2;
-        if (!get_text(b, *out, &middle))
-            return false;
-        int order = bytes_compare(middle, text);
-        if (order == 0)
-            return true;
-        if (order < 0)
-            low = *out + 1;
-        else
-            high = *out;
-    }
-    return false;
+    struct bytes t;
+    *out =
+        (uint32_t)LOWER_BOUND(i, 0, b->n_texts, get_text(b, (uint32_t)i, &t) && bytes_compare(t, text) < 0);
+    return get_text(b, *out, &t) && bytes_equal(t, text);
 }
 
-/* The first posting of a name and value, or of one after them. */
-static uint64_t find_posting(const struct block *b, uint32_t name, uint32_t value)
+/* The two texts of a posting, as one number. */
+static uint64_t posting_key(const struct block *b, uint64_t i)
 {
-    uint64_t low = 0, high = b->n_postings, key = (uint64_t)name << 32 | value;
-    while (low < high) {
-        uint64_t middle = low + (high - low) / 2;
-        const char *p = b->parts[PART_POSTINGS].ptr + middle * POSTING_SIZE;
-        if (((uint64_t)get_le32(p + POSTING_NAME) << 32 | get_le32(p + POSTING_VALUE)) < key)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    const char *p = b->parts[PART_POSTINGS].ptr + i * POSTING_SIZE;
+    return (uint64_t)get_le32(p + POSTING_NAME) << 32 | get_le32(p + POSTING_VALUE);
 }
 
 /* Sets the bits of a posting's series. */
@@ -283,12 +265,10 @@ static bool match_one(const struct block *b, struct label_match *match, size_t i
     bool matches_empty = label_match_value(match, i, BYTES_NONE), ok = true;
     struct bytes only = label_match_only(match, i), text;
     bool found = find_text(b, label_match_name(match, i), &name) && (!only.ptr || find_text(b, only, &value));
-    for (uint64_t p = found ? find_posting(b, name, value) : b->n_postings; ok && p < b->n_postings; p++) {
-        const char *posting = b->parts[PART_POSTINGS].ptr + p * POSTING_SIZE;
-        uint32_t at = get_le32(posting + POSTING_VALUE);
-        if (get_le32(posting + POSTING_NAME) != name || (only.ptr && at != value))
-            break;
-        ok = get_text(b, at, &text);
+    uint64_t first = (uint64_t)name << 32 | value, last = only.ptr ? first : first | UINT32_MAX;
+    for (uint64_t p = LOWER_BOUND(k, 0, b->n_postings, posting_key(b, k) < first);
+         found && ok && p < b->n_postings && posting_key(b, p) <= last; p++) {
+        ok = get_text(b, (uint32_t)posting_key(b, p), &text);
         if (ok && (only.ptr || label_match_value(match, i, text) != matches_empty))
             ok = add_list(b, p, bits);
     }
