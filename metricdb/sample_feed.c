@@ -40,8 +40,7 @@ struct sample_feed {
     struct stream_cursor kept; /* that of the newest block; without a block, the beginning */
     char kept_id[STREAM_CURSOR_TEXT];
     struct sample_line line;
-    struct buf held; /* lines that wait for the end of a cut */
-    uint64_t end;    /* of the stream */
+    uint64_t end; /* of the stream */
     struct watermark watermark;
     struct rate_limit log_limit;
     struct stats_counter *results[SAMPLE_BAD_TIME + 1], *malformed;
@@ -76,13 +75,39 @@ static void take_lines(struct sample_feed *f, struct bytes lines)
     sample_store_end(f->store, stream_client_cursor(f->stream));
 }
 
+static void keep(struct sample_feed *f, const struct stream_cursor *cursor)
+{
+    f->kept = *cursor;
+    stream_cursor_print(cursor, f->kept_id);
+}
+
+static void end_cut(struct sample_feed *f)
+{
+    bool has_failed = f->cut.result != 0;
+    f->is_cutting = false;
+    daemon_set_notice(
+        f->daemon, "blocks", NOTICE_ALARM, DAEMON_FREE_DISK, has_failed ? f->cut.error.text : NULL);
+    if (has_failed)
+        return;
+    keep(f, &f->cut.cursor);
+    stream_client_resume(f->stream);
+    cursor_keeper_tick(f->keeper);
+}
+
+static void on_cut(void *arg)
+{
+    struct sample_feed *f = arg;
+    if (work_thread_done(f->thread))
+        end_cut(f);
+}
+
+/* A paused stream may still pass on lines that it has read. They wait for the end of a cut. */
 static void on_lines(struct bytes lines, void *arg)
 {
     struct sample_feed *f = arg;
-    if (f->is_cutting)
-        buf_append_bytes(&f->held, lines);
-    else
-        take_lines(f, lines);
+    if (f->is_cutting && work_thread_wait(f->thread))
+        end_cut(f);
+    take_lines(f, lines);
 }
 
 static void on_overlong(struct bytes head, uint64_t length, void *arg)
@@ -96,12 +121,6 @@ static void on_gap(uint64_t before, uint64_t after, void *arg)
 {
     log_warn("lines of the stream are lost", LOG_U("from_offset", before), LOG_U("to_offset", after));
     on_lines(BYTES_NONE, arg);
-}
-
-static void keep(struct sample_feed *f, const struct stream_cursor *cursor)
-{
-    f->kept = *cursor;
-    stream_cursor_print(cursor, f->kept_id);
 }
 
 static struct kept_position position(void *arg, size_t stream)
@@ -150,24 +169,6 @@ static void run_cut(void *ctx, void *job)
 {
     struct cut *cut = job;
     cut->result = sample_store_cut(ctx, cut->now, cut->wall, &cut->error);
-}
-
-static void on_cut(void *arg)
-{
-    struct sample_feed *f = arg;
-    if (!work_thread_done(f->thread))
-        return;
-    bool has_failed = f->cut.result != 0;
-    f->is_cutting = false;
-    daemon_set_notice(
-        f->daemon, "blocks", NOTICE_ALARM, DAEMON_FREE_DISK, has_failed ? f->cut.error.text : NULL);
-    take_lines(f, buf_bytes(&f->held));
-    buf_clear(&f->held);
-    if (has_failed)
-        return;
-    keep(f, &f->cut.cursor);
-    stream_client_resume(f->stream);
-    cursor_keeper_tick(f->keeper);
 }
 
 void sample_feed_tick(struct sample_feed *f)
@@ -290,7 +291,6 @@ void sample_feed_free(struct sample_feed **fp)
         work_thread_free(&f->thread);
     loop_notify_free(&f->notify);
     sample_line_free(&f->line);
-    buf_free(&f->held);
     free(f);
     *fp = NULL;
 }

@@ -2,8 +2,8 @@
  *
  * 1. The store's cursor is always after the lines whose samples it has (sample_store.h). After a kill, the feed continues at the
  *    cursor of the newest block.
- * 2. A thread writes a block. Meanwhile the stream pauses, and lines that were already read wait in memory. If a block cannot
- *    be written, the stream stays paused, and sample_feed_tick tries again. Queries work meanwhile.
+ * 2. A thread writes a block. Meanwhile the stream pauses, and queries work. If a block cannot be written, the stream
+ *    stays paused, and sample_feed_tick tries again.
  * 3. A named cursor at pubsub (cursor_keeper.h) keeps retention from deleting lines that no block has.
  * 4. A line that is no sample, and a dropped sample, are counted by reason. The feed continues.
  * 5. The feed stops if lines at the cursor have expired, or the stream is not that of the cursor (stream_client.h). Queries work, and a

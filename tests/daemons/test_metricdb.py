@@ -110,6 +110,11 @@ class Stream(MetricdbTest):
         self.assertEqual(status, 200, document)
         return {tuple(sorted(s["metric"].items())): float(s["value"][1]) for s in document["data"]["result"]}
 
+    def kept(self):
+        """The offset from which pubsub keeps the stream for metricdb."""
+        cursors = {c["name"]: c for c in request(self.pubsub_url, "GET", "/cursors?stream=metrics").json()["cursors"]}
+        return int(cursors["metricdb"]["offset"])
+
     def test_lines_that_are_no_samples(self):
         self.pubsub()
         good = {"__name__": "a", "x": "1"}
@@ -142,8 +147,7 @@ class Stream(MetricdbTest):
             wait_until(lambda: db.stats()["blocks_written_total"] > k, lambda: db.stats())
         expected = [(q, self.value(db, q, T + 240 * S)) for q in ("up", "rate(up[3m])", "count_over_time(up[10m])", "sum(max_over_time(up[150s]))")]
         self.assertEqual(expected[2][1][(("instance", "host0"), ("job", "node"))], 24)
-        cursors = {c["name"]: c for c in request(self.pubsub_url, "GET", "/cursors?stream=metrics").json()["cursors"]}
-        self.assertEqual(int(cursors["metricdb"]["offset"]), db.stats()["read_offset"], "retention keeps no line that a block has")
+        wait_until(lambda: self.kept() == db.stats()["read_offset"], "retention to keep no line that a block has")
         db.stop()
         db = self.metricdb("--block=1h")
         self.assertEqual([(q, self.value(db, q, T + 240 * S)) for q, _ in expected], expected)
@@ -161,11 +165,13 @@ class Stream(MetricdbTest):
         self.publish(*((up(0), T + k * S, 1) for k in range(10)))
         self.wait_read(db)
         wait_until(lambda: db.stats()["blocks_written_total"] == 1, "a block")
+        kept = wait_until(lambda: self.kept() == db.stats()["read_offset"] and self.kept(), lambda: self.kept())
         os.rename(self.path("m", "blocks"), self.path("m", "away"))
         self.publish(*((up(0), T + k * S, 1) for k in range(10, 20)))
         wait_until(lambda: "blocks" in db.get("/health").text, lambda: db.get("/health").text)
         self.publish(*((up(0), T + k * S, 1) for k in range(20, 30)))
         self.assertEqual(self.value(db, "sum_over_time(up[1m])", T + 19 * S), {(("instance", "host0"), ("job", "node")): 20})
+        self.assertEqual(self.kept(), kept, "retention keeps the lines that no block has")
         os.rename(self.path("m", "away"), self.path("m", "blocks"))
         self.wait_read(db)
         wait_until(lambda: db.get("/health").text == "ready\n", lambda: db.get("/health").text)
