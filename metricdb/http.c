@@ -28,7 +28,8 @@ static void reply(struct http_request *req, struct metric_answer *answer)
 static bool must_stop(void *arg)
 {
     struct question *q = arg;
-    return atomic_load(&q->job.is_cancelled) || clock_monotonic() > q->deadline;
+    return atomic_load(&q->job.is_cancelled) || atomic_load(&q->server->is_stopping) ||
+           clock_monotonic() > q->deadline;
 }
 
 static void run(struct query_job *job)

@@ -148,6 +148,13 @@ static int start(struct daemon *d, void **ctx, struct error *error)
     return EX_OK;
 }
 
+static void drain(void *ctx)
+{
+    struct wiring *w = ctx;
+    atomic_store(&w->server.is_stopping, true);
+    daemon_drained(w->server.daemon);
+}
+
 static void stop(void *ctx)
 {
     struct wiring *w = ctx;
@@ -171,6 +178,7 @@ int main(int argc, char **argv)
         .routes = metricdb_routes,
         .check = metricdb_check_settings,
         .start = start,
+        .drain = drain,
         .stop = stop,
     };
     return daemon_main(&spec, argc, argv);

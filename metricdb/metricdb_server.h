@@ -13,6 +13,7 @@ struct metricdb {
     struct query_pool *pool;
     struct metric_limits limits;
     struct stats_counter *timeouts;
+    atomic_bool is_stopping; /* queries end with 503 */
 };
 
 extern const struct http_route metricdb_routes[];
