@@ -42,23 +42,23 @@ struct change {
 static struct change counter_change(const struct window *w)
 {
     const struct sample_bucket *first = w->n > 0 ? &w->buckets[0] : w->next;
-    struct change c = {
-        .begin = (double)first->last_at, .end = (double)first->last_at, .first_value = first->last};
+    struct change c = {.begin = (double)first->last_at, .first_value = first->last};
+    if (w->n > 0) {
+        c.end = (double)w->buckets[w->n - 1].last_at;
+        c.change = w->buckets[w->n - 1].last - first->last;
+    }
     if (first->count > 1) {
         double from = (double)(first->first > w->from ? first->first : w->from), length = c.begin - from;
         double part = length / (double)(first->last_at - first->first + (first->last_at == first->first));
         c.intervals = part * (first->count - 1);
-        c.change = part * first->rise * (first->count - 1) / first->count;
-        c.first_value -= c.change;
+        double rise = part * first->rise * (first->count - 1) / first->count;
+        c.change += rise;
+        c.first_value -= rise;
         c.begin = from;
     }
     for (size_t i = 1; i < w->n; i++) {
         c.intervals += (double)samples_of(&w->buckets[i]);
         c.change += lost_by_resets(&w->buckets[i - 1], &w->buckets[i]);
-    }
-    if (w->n > 0) {
-        c.change += w->buckets[w->n - 1].last - first->last;
-        c.end = (double)w->buckets[w->n - 1].last_at;
     }
     if (w->next) { /* the part of its rise that lies in the range */
         double from = w->n > 0 ? c.end : c.begin,
@@ -79,7 +79,8 @@ static struct change gauge_change(const struct window *w)
 
 /* Extends a change to the edges of the range: by the whole distance to an edge if it is less than 1.1 mean intervals between
  * samples, otherwise by half an interval. A counter is not extended to below zero. */
-static bool extrapolate(const struct window *w, struct change c, bool is_counter, double *value)
+static bool extrapolate(
+    const struct window *w, struct change c, bool is_counter, double seconds, double *value)
 {
     double sampled = (c.end - c.begin) / 1000, mean = sampled / c.intervals;
     if (!(c.intervals > 0) || !(sampled > 0))
@@ -89,28 +90,26 @@ static bool extrapolate(const struct window *w, struct change c, bool is_counter
         before = sampled * (c.first_value / c.change);
     double whole =
         sampled + (before < mean * 1.1 ? before : mean / 2) + (after < mean * 1.1 ? after : mean / 2);
-    *value = c.change * (whole / sampled);
+    *value = c.change * (whole / sampled / seconds); /* rounded as in Prometheus */
     return true;
 }
 
 bool range_increase(const struct window *w, const double *args, double *value)
 {
     (void)args;
-    return extrapolate(w, counter_change(w), true, value);
+    return extrapolate(w, counter_change(w), true, 1, value);
 }
 
 bool range_rate(const struct window *w, const double *args, double *value)
 {
-    if (!range_increase(w, args, value))
-        return false;
-    *value /= (double)(w->to - w->from) / 1000;
-    return true;
+    (void)args;
+    return extrapolate(w, counter_change(w), true, (double)(w->to - w->from) / 1000, value);
 }
 
 bool range_delta(const struct window *w, const double *args, double *value)
 {
     (void)args;
-    return extrapolate(w, gauge_change(w), false, value);
+    return extrapolate(w, gauge_change(w), false, 1, value);
 }
 
 bool range_idelta(const struct window *w, const double *args, double *value)

@@ -85,9 +85,9 @@ class Expressions:
     def selector(self, names):
         return self.r.choice(names) + self.matchers()
 
-    def ranged(self, names):
+    def ranged(self, function, names):
         r = self.r
-        if r.random() < 0.15:
+        if r.random() < 0.15 and function not in ("changes", "resets"):  # rounding could decide
             return "(%s)[%s:%s]%s" % (self.vector(1), r.choice(RANGES), r.choice(("", "30s", "1m")), self.modifiers())
         return "%s[%s]%s" % (self.selector(names), r.choice(RANGES), self.modifiers())
 
@@ -125,9 +125,11 @@ class Expressions:
         if kind < 0.12:
             return self.selector(GAUGES + COUNTERS) + self.modifiers()
         if kind < 0.22:
-            return "%s(%s)" % (r.choice(COUNTER_RANGES), self.ranged(COUNTERS))
+            function = r.choice(COUNTER_RANGES)
+            return "%s(%s)" % (function, self.ranged(function, COUNTERS))
         if kind < 0.3:
-            return "%s(%s)" % (r.choice(GAUGE_RANGES), self.ranged(GAUGES))
+            function = r.choice(GAUGE_RANGES)
+            return "%s(%s)" % (function, self.ranged(function, GAUGES))
         if kind < 0.45:
             return "(%s)" % self.binary(depth)
         if kind < 0.65:
@@ -150,7 +152,7 @@ class Expressions:
         if kind < 0.96:
             return "%s(%s, %s)" % (r.choice(("clamp_min", "clamp_max", "round")), self.vector(depth - 1), r.choice(("0.5", "5", "-3")))
         if kind < 0.98:
-            return "quantile_over_time(%s, %s)" % (r.choice(("0.1", "0.5", "1")), self.ranged(GAUGES))
+            return "quantile_over_time(%s, %s)" % (r.choice(("0.1", "0.5", "1")), self.ranged("quantile_over_time", GAUGES))
         return r.choice(("vector(%s)" % r.choice(SCALARS), # In Prometheus, the range of predict_linear moves with the step even after @.
                          "predict_linear(%s[%s], 600)" % (self.selector(GAUGES), r.choice(RANGES))))
 
