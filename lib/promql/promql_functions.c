@@ -59,7 +59,7 @@ MAP(round, floor(v *(1 / args[0]) + 0.5) / (1 / args[0]))
         struct tm date;                                                                                      \
         time_t t = fabs(v) < 1e12 ? (time_t)v : 0;                                                           \
         (void)args;                                                                                          \
-        return fabs(v) < 1e12 && gmtime_r(&t, &date) ? part : NAN;                                           \
+        return fabs(v) < 1e12 && gmtime_r(&t, &date) ? (part) : NAN;                                         \
     }
 
 static int days_in_month(int month, int year)

@@ -202,7 +202,7 @@ static struct token lex_word(struct lexer *l, size_t from)
 static struct token lex_operator(struct lexer *l, size_t from, char c)
 {
     bool equal = peek(l) == '=' && !(l->in_braces && c == '='), match = peek(l) == '~';
-    int type = c;
+    int type = (unsigned char)c;
     if (c == '=')
         type = equal ? TOKEN_EQUAL : match ? TOKEN_MATCH : '=';
     else if (c == '<')
