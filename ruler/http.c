@@ -43,7 +43,7 @@ static void reply_saved(struct http_request *req, struct ruler *r, const char *i
 static void add_silence(struct http_request *req, struct ruler *r)
 {
     struct error error;
-    const char *id;
+    const char *id = NULL;
     struct json_doc *d = json_doc_parse(http_body(req));
     int rc = d ? silences_add(&r->silences, d, ruler_now(r), &id, &error)
                : error_set(&error, -1, "the body is not JSON");

@@ -54,7 +54,7 @@ void rule_book_take(struct group_run *g, size_t i, int64_t slot, const struct qu
         alerts_take(&r->alerts, r->rule, result, g->group->limit, slot, &error) != 0)
         why = error.text;
     if (!why && r->rule->is_alert)
-        recorded_take_alerts(&r->recorded, &r->alerts, slot, out);
+        recorded_take_alerts(&r->recorded, &r->alerts, slot - g->group->offset, out);
     else if (!why && recorded_take(&r->recorded, r->rule, result, g->group->limit, slot - g->group->offset,
                          out, &error) != 0)
         why = error.text;

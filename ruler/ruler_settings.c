@@ -8,7 +8,7 @@
 
 /* clang-format off */
 #define DURATION(NAME, FALLBACK, MIN, HELP)                                                                  \
-    {.name = (NAME), .type = OPTION_DURATION, .fallback = (FALLBACK), .min = (MIN), .max = 365 * DAY_MS, .unit = "ms", .help = HELP}
+    {.name = (NAME), .type = OPTION_DURATION, .fallback = (FALLBACK), .min = (MIN), .max = 365 * DAY_MS, .unit = "ms", .help = (HELP)}
 
 const struct option_row ruler_settings[] = {
     {.name = "files", .type = OPTION_STRING, .flags = OPTION_LIST,

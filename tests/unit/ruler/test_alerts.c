@@ -194,7 +194,11 @@ static void recorded_lines(void **state)
         "\n");
     close_world(&w);
     open_world(&w, "{alert: Down, expr: up, for: 10s}");
+    w.book->groups.all[0].offset = 5000; /* query_offset */
     evaluate(&w, 0, ONE);
+    check_lines(&w, "{\"t\":1699999995.000,\"labels\":{\"__name__\":\"ALERTS\",\"alertname\":\"Down\","
+                    "\"alertstate\":\"pending\",\"job\":\"a\"},\"v\":1}\n");
+    w.book->groups.all[0].offset = 0;
     evaluate(&w, 10, ONE);
     check_lines(&w, "{\"t\":1700000010.000,\"labels\":{\"__name__\":\"ALERTS\",\"alertname\":\"Down\","
                     "\"alertstate\":\"firing\",\"job\":\"a\"},\"v\":1}\n"
@@ -417,11 +421,31 @@ static void restarts(void **state)
     close_world(&w);
 }
 
+/* The end of an alert is sent if a queue may have its beginning: after a put without an answer, and after a kill. */
+static void unknown_puts(void **state)
+{
+    struct world w;
+    (void)state;
+    for (int is_restarted = 0; is_restarted < 2; is_restarted++)
+        for (int way = 0; way < ALERT_WAYS; way++) {
+            open_world(&w, "{alert: Down, expr: up}");
+            evaluate(&w, 0, ONE);
+            if (is_restarted)
+                restart(&w, "{alert: Down, expr: up}", 5);
+            else
+                free(messages(&w, (enum alert_way)way, 30, false));
+            evaluate(&w, 40, "");
+            check_message(&w, (enum alert_way)way, 80, true,
+                PARTS("\"startsAt\":\"2023-11-14T22:13:20.000Z\",\"endsAt\":\"2023-11-14T22:14:00.000Z\""));
+            close_world(&w);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(states), cmocka_unit_test(keep_firing),
         cmocka_unit_test(results_that_are_errors), cmocka_unit_test(recorded_lines),
         cmocka_unit_test(messages_to_alertmanager), cmocka_unit_test(notices), cmocka_unit_test(silenced),
-        cmocka_unit_test(restarts)};
+        cmocka_unit_test(restarts), cmocka_unit_test(unknown_puts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
