@@ -7,7 +7,7 @@ import time
 
 import harness
 from harness import wait_until
-from zookeeper_case import Client, Network, SharedTest
+from zookeeper_case import Client, Network, SharedTest, repeated
 
 TARGETS = 40
 LAST = str(TARGETS - 1)
@@ -51,9 +51,10 @@ class Members(SharedTest):
         self.assert_no_markers()
         return times, missing
 
+    @repeated
     def test_a_killed_scraper(self):
         """A kill moves only the scraper's share. After its restart it takes the same share again."""
-        self.interval = 2  # above the timeout and a tick
+        self.interval = int(2 * self.timeout)  # above the timeout and a tick
         shares = self.start_all()
         begin = time.time()
         self.names["b"].kill9()
@@ -71,6 +72,7 @@ class Members(SharedTest):
         self.wait_slots(3, next(iter(shares["b"])), time.time())
         self.assert_no_markers()
 
+    @repeated
     def test_a_stopped_scraper(self):
         """SIGTERM gives the targets away at once, and a start takes them back: each move costs at most one slot."""
         shares = self.start_all()
@@ -90,6 +92,7 @@ class Members(SharedTest):
             twice = [t for t, by in times[i].items() if len(by) > 1 and t < back]
             self.assertEqual(twice, [])
 
+    @repeated
     def test_a_frozen_scraper(self):
         """SIGSTOP beyond the timeout: at SIGCONT the scraper publishes no slot that has passed meanwhile."""
         shares = self.start_all()
@@ -105,6 +108,7 @@ class Members(SharedTest):
         self.check_lease(shares, away, back)
         self.assert_no_markers()
 
+    @repeated
     def test_network_away(self):
         """A scraper without a network to ZooKeeper stops by itself, before others have its targets, and comes back with a new session."""
         network = Network(self, self.server)
@@ -126,11 +130,14 @@ class Members(SharedTest):
 
 
 class Server(SharedTest):
+    def setUp(self):
+        super().setUp()
+        self.pubsub()
+        self.assertEqual(self.put((self.target({"/metrics": "a 1\n"}).address, {}, TARGETS)).returncode, 0)
+
+    @repeated
     def test_server_killed_and_started_again(self):
         """Without a server no target is scraped. The server's next start continues the sessions: each scraper keeps its share."""
-        self.pubsub()
-        address = self.target({"/metrics": "a 1\n"}).address
-        self.assertEqual(self.put((address, {}, TARGETS)).returncode, 0)
         for name in "ab":
             self.member(name)
         shares = self.wait_owned(TARGETS, *"ab")

@@ -1,6 +1,7 @@
 """A ZooKeeper server of a test, from Debian's jar, and scrapers that share their targets through it. Each scraper has a stream of its own, so
 that a test sees who published a sample."""
 import collections
+import functools
 import json
 import os
 import shutil
@@ -126,8 +127,19 @@ class Network:
                 pass
 
 
+def repeated(test):
+    """A test that a machine which stands still for a second can break, because a session then ends. It is repeated with longer timeouts."""
+    @functools.wraps(test)
+    def run(self):
+        def attempt(unit):
+            self.begin(unit)
+            test(self)
+        harness.slower_and_slower(1.0, attempt, tries=3)
+    return run
+
+
 class SharedTest(ScraperTest):
-    """Targets have a label i. `names` are the scrapers' producers and streams."""
+    """Targets have a label i. `names` are the scrapers' producers and streams, behind them the number of an attempt that is repeated."""
     timeout = 1.0  # of a session, seconds
     interval = 1  # of the targets, seconds
     stream = None  # of all scrapers; None: each has its own
@@ -138,7 +150,18 @@ class SharedTest(ScraperTest):
         if not shutil.which("java") or not os.path.exists(JAR):
             harness.not_installed(self, "ZooKeeper is not installed (scripts/setup --test)")
         self.server = Server(self)
-        self.names = {}
+        self.names, self.attempt = {}, 0
+
+    def begin(self, unit):
+        """Ends the scrapers of the attempt before."""
+        for scraper in self.names.values():
+            if scraper.alive():
+                scraper.kill9()
+        self.attempt += 1
+        self.names, self.since, self.timeout, self.interval = {}, 0.0, unit, 1
+
+    def id_of(self, name):
+        return name + (str(self.attempt) if self.attempt > 1 else "")
 
     def put(self, *groups, name="web"):
         self.write_targets(*groups, name=name)
@@ -147,7 +170,8 @@ class SharedTest(ScraperTest):
     def member(self, name, *args, servers=None):
         """Starts a scraper without a file of targets."""
         self.names[name] = self.start("scraper", "--pubsub-url=" + self.url, "--interval=%ds" % self.interval, "--backoff-max=100ms",
-                                      "--stream=" + (self.stream or name), "--producer=" + name, "--zookeeper=" + (servers or self.server.address),
+                                      "--stream=" + (self.stream or self.id_of(name)), "--producer=" + self.id_of(name),
+                                      "--zookeeper=" + (servers or self.server.address),
                                       "--zookeeper-timeout=%dms" % (self.timeout * 1000), *args)
         return self.names[name]
 
@@ -173,7 +197,7 @@ class SharedTest(ScraperTest):
 
     def published(self, name):
         """[(t, i, value)] of the series `a` in a scraper's stream."""
-        reply = request(self.url, "GET", "/sub?" + query(stream=name, from_="earliest", follow=0))
+        reply = request(self.url, "GET", "/sub?" + query(stream=self.id_of(name), from_="earliest", follow=0))
         lines = [] if reply.status == 404 else map(json.loads, reply.body.splitlines())
         return [(line["t"], line["labels"]["i"], line["v"]) for line in lines if line["labels"]["__name__"] == "a"]
 
