@@ -59,23 +59,6 @@ static bool is_elsewhere(const struct options *o, const char *data_dir)
     return !has_parent && !options_is_set(o, "aggregator_url");
 }
 
-/* Returns 0, or EX_TEMPFAIL after printing that the compactor would ask the aggregator of a stopped pipeline. The compactor
- * itself names a missing file, before it asks. */
-static int check_aggregator(const struct options *o, const struct pipeline *p)
-{
-    char **files;
-    for (size_t i = options_operands(o, &files); i > 0; i--)
-        if (strcmp(files[i - 1], "-") != 0 && access(files[i - 1], R_OK) != 0)
-            return EX_OK;
-    bool is_needed = !options_is_set(o, "aggregator_url") && !options_bool(o, "export") &&
-                     !options_bool(o, "verify") &&
-                     !config_setting(options_config(o), "compactor", "aggregator_url");
-    if (!is_needed || tool_check_runs(p) == EX_OK)
-        return EX_OK;
-    return tool_fail(
-        EX_TEMPFAIL, "--aggregator-url=stopped compacts the sealed slices without the aggregator");
-}
-
 static int exec_compactor(const struct options *o)
 {
     static const char *const daemons[] = {"aggregator", "sortdb"};
@@ -92,10 +75,6 @@ static int exec_compactor(const struct options *o)
             p.data_dir);
         pipeline_close(&p);
         return EX_CONFIG;
-    }
-    if (check_aggregator(o, &p) != EX_OK) {
-        pipeline_close(&p);
-        return EX_TEMPFAIL;
     }
     a = tool_args_for("compactor");
     if (config)
