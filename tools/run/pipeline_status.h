@@ -62,7 +62,7 @@ struct pipeline_status {
     int64_t archive_generation;
     int64_t disk_free, disk_size; /* free and total bytes of the data directory's file system */
     double days_until_full;
-    bool is_disk_low; /* the disk is nearly full, which is also in the problems */
+    bool is_disk_low;  /* the disk is nearly full, which is also in the problems */
     struct buf unread; /* names of the daemons that have sent no numbers */
     char unread_why[300];
     struct json_doc *streams;
