@@ -64,6 +64,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         size_t instant = evaluate(query, 240000, 0), range = evaluate(query, 240000, 1000);
         assert(promql_type(query) > PROMQL_VECTOR || instant == range);
         evaluate(query, 300000, 15000);
+        world.width = 40000; /* buckets with several samples */
+        evaluate(query, 300000, 15000);
+        world.width = 1;
         promql_free(&query);
     }
     return 0;
