@@ -36,26 +36,14 @@ void alerts_sort(struct alert_list *list)
         qsort(list->all, list->n, sizeof *list->all, compare_keys);
 }
 
-/* Adds the expanded texts of a rule to a set. */
-static void expand(const struct rule_labels *texts, const struct result_sample *s, struct label_set *out)
-{
-    struct buf text = {0};
-    for (size_t i = 0; i < texts->n; i++) {
-        buf_clear(&text);
-        alert_text_expand(texts->all[i].text, &s->labels, s->value, &text);
-        label_set_put(out, bytes_str(texts->all[i].name), buf_bytes(&text));
-    }
-    buf_free(&text);
-}
-
 static struct alert *alert_new(const struct rule *rule, const struct result_sample *s, int64_t now)
 {
     struct alert *a = mem_zalloc(sizeof *a);
     a->labels = label_set_copy(&s->labels);
     label_set_put(&a->labels, BYTES_LITERAL("__name__"), BYTES_NONE);
-    expand(&rule->labels, s, &a->labels);
+    rule_labels_expand(&rule->labels, &s->labels, s->value, &a->labels);
     label_set_put(&a->labels, BYTES_LITERAL("alertname"), bytes_str(rule->name));
-    expand(&rule->annotations, s, &a->annotations);
+    rule_labels_expand(&rule->annotations, &s->labels, s->value, &a->annotations);
     a->state = ALERT_PENDING;
     a->value = s->value;
     a->active_at = now;

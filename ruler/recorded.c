@@ -67,7 +67,6 @@ int recorded_take(struct recorded *r, const struct rule *rule, const struct quer
     uint64_t limit, int64_t at, struct recorded_lines *out, struct error *error)
 {
     struct fresh_list list = {0};
-    struct buf text = {0};
     int rc = 0;
     if (limit > 0 && result->n > limit)
         return error_set(
@@ -75,16 +74,11 @@ int recorded_take(struct recorded *r, const struct rule *rule, const struct quer
     for (size_t i = 0; i < result->n; i++) {
         const struct result_sample *s = &result->all[i];
         struct label_set labels = label_set_copy(&s->labels);
-        for (size_t k = 0; k < rule->labels.n; k++) {
-            buf_clear(&text);
-            alert_text_expand(rule->labels.all[k].text, &s->labels, s->value, &text);
-            label_set_put(&labels, bytes_str(rule->labels.all[k].name), buf_bytes(&text));
-        }
+        rule_labels_expand(&rule->labels, &s->labels, s->value, &labels);
         label_set_put(&labels, BYTES_LITERAL("__name__"), bytes_str(rule->name));
         add(&list, &labels, s->value);
         label_set_free(&labels);
     }
-    buf_free(&text);
     if (list.n > 1)
         qsort(list.all, list.n, sizeof *list.all, compare);
     for (size_t i = 1; i < list.n && rc == 0; i++)

@@ -326,6 +326,18 @@ int rules_read(const char *patterns, int64_t interval, struct rule_groups *out, 
     return rc;
 }
 
+void rule_labels_expand(
+    const struct rule_labels *texts, const struct label_set *labels, double value, struct label_set *out)
+{
+    struct buf text = {0};
+    for (size_t i = 0; i < texts->n; i++) {
+        buf_clear(&text);
+        alert_text_expand(texts->all[i].text, labels, value, &text);
+        label_set_put(out, bytes_str(texts->all[i].name), buf_bytes(&text));
+    }
+    buf_free(&text);
+}
+
 static void free_labels(struct rule_labels *labels)
 {
     for (size_t i = 0; i < labels->n; i++) {

@@ -58,6 +58,10 @@ int rules_parse(
 int rules_read(const char *patterns, int64_t interval, struct rule_groups *out, struct error *error);
 void rules_free(struct rule_groups *groups);
 
+/* Puts the expanded texts into a set, for a sample with these labels and this value. */
+void rule_labels_expand(
+    const struct rule_labels *texts, const struct label_set *labels, double value, struct label_set *out);
+
 /* Reads a duration as Prometheus does: 1h30m, 5s, 100ms, 0. Returns false for another text or above 100 years. */
 bool rule_duration_read(const char *text, int64_t *ms);
 
