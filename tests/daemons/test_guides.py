@@ -117,6 +117,8 @@ class Guides(harness.MillraceTest):
             "poll 'curl http://127.0.0.1:8081/producers?stream=clicks | grep -q mark'; end $pid_relay; QUEUE_ID=$(curl http://127.0.0.1:8080/stats?format=json | grep -o '\"queue_id\":\"[0-9a-f]*' | cut -d'\"' -f4)"], treat=[
             ("curl 'http://127.0.0.1:8081/producer?stream=clicks&producer=2e6da103", "eval \"$(echo {} | sed s/2e6da103f5b70dc38cf9ef95c70ffc5b/$QUEUE_ID/)\""),
             ("millrace queue_to_http --destination='http://127.0.0.1:9000/collect' --batch=500", delivered % (ten, 1)),
+            ("millrace queue_to_http --destination=http://sns", "printf 'aws_access_key_id = a\\naws_secret_access_key = b\\n' > keys; chmod 600 keys; "
+             "echo 10.0.0.1 sns.eu-west-1.amazonaws.com >> /etc/hosts; curl -o /dev/null -d x http://127.0.0.1:8080/put && : > /tmp/sink && until_ '[ -s /tmp/sink ]' {}"),
             ("millrace queue_to_http", delivered % (ten, 10)),
             ("millrace queue --hand-over", "echo '[pubsub]' > my.conf; eval {} | grep -q 'no follower'"),
             ("millrace queue_exec --queue=mail", "printf '#!/bin/sh\\necho \"$1\" >> /tmp/mails\\n' > send; chmod 755 send; curl -o /dev/null --data-binary $'a\\nb c\\n' 'http://127.0.0.1:8080/mput?queue=mail'; until_ 'grep -qx \"b c\" /tmp/mails && grep -qx a /tmp/mails' {}"),
