@@ -192,6 +192,10 @@ static void recorded_lines(void **state)
         "{\"t\":1700000010.000,\"labels\":{\"__name__\":\"a:b\",\"job\":\"a\",\"z\":\"1\"},\"v\":\"NaN\"}\n"
         "{\"t\":1700000010.000,\"labels\":{\"__name__\":\"a:b\",\"job\":\"b\",\"z\":\"1\"},\"v\":\"stale\"}"
         "\n");
+    w.book->groups.all[0].offset = 5000; /* query_offset */
+    evaluate(&w, 20, "{\"metric\":{\"job\":\"a\"},\"value\":[1,\"3\"]}");
+    check_lines(
+        &w, "{\"t\":1700000015.000,\"labels\":{\"__name__\":\"a:b\",\"job\":\"a\",\"z\":\"1\"},\"v\":3}\n");
     close_world(&w);
     open_world(&w, "{alert: Down, expr: up, for: 10s}");
     w.book->groups.all[0].offset = 5000; /* query_offset */
