@@ -172,7 +172,7 @@ class Reload(harness.MillraceTest):
         self.assertEqual(done.returncode, 78, done)
         self.assertRegex(done.stderr.decode(), r"pipeline\.conf:\d+: .*keyy")
         self.assertIn(b"nothing was started", done.stderr)
-        self.assertEqual(sorted(os.listdir(self.path("data"))), ["daemons.lock", "lock"])
+        self.assertEqual(sorted(os.listdir(self.path("data"))), ["daemons.lock", "lock", "start-error"])
 
     def test_a_daemon_that_is_not_installed_is_named(self):
         config = self.config()
