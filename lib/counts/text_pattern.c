@@ -166,6 +166,11 @@ enum text_pattern_result text_pattern_find(struct text_pattern *p, struct bytes 
                                        : TEXT_PATTERN_UNDECIDED;
 }
 
+uint64_t text_pattern_steps(const struct text_pattern *p)
+{
+    return p->effort.spent / STEP;
+}
+
 struct bytes text_pattern_group(const struct text_pattern *p, struct bytes text, struct bytes group)
 {
     char name[33] = ""; /* PCRE2's limit of names is 32 */

@@ -34,6 +34,8 @@ struct text_pattern *text_pattern_new(const char *pattern, struct error *error);
 void text_pattern_free(struct text_pattern **p);
 /* The text must be UTF-8. */
 enum text_pattern_result text_pattern_find(struct text_pattern *p, struct bytes text);
+/* The steps of the last search. */
+uint64_t text_pattern_steps(const struct text_pattern *p);
 /* After TEXT_PATTERN_FOUND: the part of the text that a group matched, by the group's number or name. Empty if the group does not
  * exist or did not match. */
 struct bytes text_pattern_group(const struct text_pattern *p, struct bytes text, struct bytes group);

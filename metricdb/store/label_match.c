@@ -7,6 +7,7 @@
 #include <uthash.h>
 
 #define KEPT_MAX 65536 /* values whose results are kept, for each pattern */
+#define STEPS_MAX (1000 * (uint64_t)TEXT_PATTERN_STEPS_MAX) /* of all searches together */
 
 struct kept_result {
     bool matches;
@@ -23,6 +24,7 @@ struct one_match {
 struct label_match {
     size_t n;
     bool is_undecided;
+    uint64_t steps;
     struct one_match all[];
 };
 
@@ -109,12 +111,13 @@ static bool find(struct label_match *m, struct one_match *one, struct bytes valu
 {
     struct kept_result *k;
     HASH_FIND(hh, one->kept, value.len ? value.ptr : "", value.len, k);
-    if (k)
-        return k->matches;
+    if (k || m->is_undecided)
+        return k && k->matches;
     enum text_pattern_result r = bytes_is_utf8(value) ? text_pattern_find(one->pattern,
                                                             bytes_of(value.len ? value.ptr : "", value.len))
                                                       : TEXT_PATTERN_NOT_FOUND;
-    m->is_undecided = m->is_undecided || r == TEXT_PATTERN_UNDECIDED;
+    m->steps += text_pattern_steps(one->pattern);
+    m->is_undecided = r == TEXT_PATTERN_UNDECIDED || m->steps > STEPS_MAX;
     if (HASH_COUNT(one->kept) < KEPT_MAX) {
         k = mem_alloc(sizeof *k + value.len);
         k->matches = r == TEXT_PATTERN_FOUND;

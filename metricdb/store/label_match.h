@@ -22,8 +22,8 @@ struct bytes label_match_only(const struct label_match *m, size_t i);
 bool label_match_value(struct label_match *m, size_t i, struct bytes value);
 /* True if all matchers match the labels of a series. */
 bool label_match_series(struct label_match *m, const struct metric_label *labels, size_t n);
-/* True if a pattern took too many steps for a value (text_pattern.h): the result of the query is not valid.
- */
+/* True if a pattern took too many steps for a value (text_pattern.h), or for all values together: the result of the query
+ * is not valid, and no further value is searched. */
 bool label_match_failed(const struct label_match *m, struct error *error);
 
 #endif

@@ -518,6 +518,32 @@ static void test_queries_are_refused(void **state)
     sample_store_close(&s);
 }
 
+/* The steps of a pattern are limited for all values together. */
+static void test_slow_patterns_are_refused(void **state)
+{
+    (void)state;
+    struct sample_store_config config = config_of(new_dir());
+    config.series_max = 10000;
+    struct sample_store *s = open_store(&config);
+    struct label_matcher matcher = {MATCH_REGEX, BYTES_LITERAL("x"), BYTES_LITERAL("(a+)+[0-9]*")};
+    struct metric_request request = {
+        .matchers = &matcher, .n_matchers = 1, .to = INT64_MAX, .max_series = 10000, .max_buckets = 10000};
+    struct metric_selection selection;
+    struct error error;
+    char text[32];
+    for (int i = 0; i < 4000; i++) {
+        snprintf(text, sizeof text, "aaaaaaaaaaaa%dx", i);
+        struct metric_label label = {BYTES_LITERAL("x"), bytes_str(text)};
+        assert_int_equal(add_one(s, &label, 1, BEGIN, 5), SAMPLE_STORED);
+        if (i == 9)
+            assert_int_equal(query(s, &request, &selection, &error), METRIC_OK);
+    }
+    assert_int_equal(query(s, &request, &selection, &error), METRIC_BAD_PATTERN);
+    cut(s);
+    assert_int_equal(query(s, &request, &selection, &error), METRIC_BAD_PATTERN);
+    sample_store_close(&s);
+}
+
 /* Opening is refused with a text. */
 static void refuse(const struct sample_store_config *config, const char *text)
 {
@@ -660,6 +686,7 @@ int main(void)
         cmocka_unit_test(test_idle_series_are_forgotten),
         cmocka_unit_test(test_samples_are_refused),
         cmocka_unit_test(test_queries_are_refused),
+        cmocka_unit_test(test_slow_patterns_are_refused),
         cmocka_unit_test(test_directories_are_refused),
         cmocka_unit_test(test_queries_beside_cuts_and_merges),
         cmocka_unit_test(test_cuts_are_due),
