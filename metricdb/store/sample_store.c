@@ -13,6 +13,7 @@
 #define LOCK_FILE "lock"
 #define MINUTE INT64_C(60000)
 #define FAN_IN 12
+#define RETRY_CUT (10 * USEC_PER_SEC) /* after a cut that failed */
 
 /* Opening. */
 
@@ -216,8 +217,9 @@ bool sample_store_is_cut_due(struct sample_store *s, usec_t now)
     if (s->last_cut == 0)
         s->last_cut = now;
     bool has_lines = s->cursor.offset != s->cut_cursor.offset || strcmp(s->cursor.id, s->cut_cursor.id) != 0;
-    return has_lines && (now - s->last_cut >= s->config.block_every ||
-                            s->open_bytes - s->cut_bytes >= s->config.open_bytes);
+    bool is_due = s->has_failed || now - s->last_cut >= s->config.block_every ||
+                  s->open_bytes - s->cut_bytes >= s->config.open_bytes;
+    return has_lines && is_due && (!s->has_failed || now - s->last_cut >= RETRY_CUT);
 }
 
 static int by_labels(const void *a, const void *b)
@@ -286,6 +288,7 @@ int sample_store_cut(struct sample_store *s, usec_t now, usec_t wall, struct err
     int64_t wall_ms = wall / USEC_PER_MSEC;
     struct block *b = write_block(s, wall_ms, error);
     s->last_cut = now;
+    s->has_failed = !b;
     if (!b)
         return -1;
     pthread_rwlock_wrlock(&s->lock);

@@ -92,7 +92,7 @@ void sample_store_end(struct sample_store *s, const struct stream_cursor *cursor
  * memory. `now` is monotonic. */
 bool sample_store_is_cut_due(struct sample_store *s, usec_t now);
 /* Writes the open buckets and the cursor as a block, and wakes the thread that merges. Returns 0, or -1 with
- * the error: the samples stay in memory, and a later cut writes all of them. `now` is monotonic; `wall` is
+ * the error: the samples stay in memory, and a later cut, due after 10 s, writes all of them. `now` is monotonic; `wall` is
  * the trusted time for retention, or 0 if it is not known. */
 int sample_store_cut(struct sample_store *s, usec_t now, usec_t wall, struct error *error);
 

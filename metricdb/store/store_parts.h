@@ -26,6 +26,7 @@ struct sample_store {
     /* The ingesting thread's. */
     struct stream_cursor cursor, cut_cursor;
     usec_t last_cut;
+    bool has_failed; /* the last cut */
     uint64_t next_cut;
     int64_t horizon; /* the latest sample of all forgotten series */
     struct buf key;

@@ -675,6 +675,19 @@ static void test_cuts_are_due(void **state)
         assert_int_equal(add_one(s, &label, 1, at, (double)at * 1.1), SAMPLE_STORED);
     }
     assert_in_range((at - BEGIN) / 10000, 50, 1000); /* some 10 bytes for each of these samples */
+    /* A cut that failed is due again soon, but not at once. */
+    char away[PATH_MAX + 8];
+    snprintf(away, sizeof away, "%s.away", config.dir);
+    for (int i = 0; i < 2; i++, now += config.block_every) {
+        assert_int_equal(rename(config.dir, away), 0);
+        assert_int_equal(sample_store_cut(s, now, 0, &error), -1);
+        assert_false(sample_store_is_cut_due(s, now + USEC_PER_SEC));
+        assert_true(sample_store_is_cut_due(s, now + 10 * USEC_PER_SEC));
+        assert_int_equal(rename(away, config.dir), 0);
+        assert_int_equal(sample_store_cut(s, now, 0, &error), 0);
+        assert_int_equal(add_one(s, &label, 1, at += 10000, 1), SAMPLE_STORED);
+        assert_false(sample_store_is_cut_due(s, now + 10 * USEC_PER_SEC));
+    }
     sample_store_close(&s);
 }
 
