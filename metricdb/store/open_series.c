@@ -144,7 +144,8 @@ uint32_t open_series_next_idle(const struct open_series *o)
 
 bool open_series_is_forgotten(const struct open_series *o, int64_t wall)
 {
-    return open_series_next_idle(o) >= SAMPLE_STORE_IDLE_CUTS && o->state.last_at <= wall;
+    return open_series_next_idle(o) >= SAMPLE_STORE_IDLE_CUTS &&
+           o->state.last_at <= wall - SAMPLE_STORE_IDLE_TIME;
 }
 
 void open_series_begin_block(struct open_series *o)

@@ -11,8 +11,8 @@
  * 2. A sample that is not later than the last sample of its series is dropped. Therefore the blocks, in the
  *    order of the cuts, have the buckets of a series in the order of time.
  * 3. A cut may divide a bucket. Its parts are in different blocks and add up when they are read or merged.
- * 4. A series without samples in SAMPLE_STORE_IDLE_CUTS cuts is forgotten: its next sample counts as its
- *    first (rise 0). A new series gets only samples that are later than those of all forgotten series, which
+ * 4. A series without samples in SAMPLE_STORE_IDLE_CUTS cuts and in SAMPLE_STORE_IDLE_TIME is forgotten: its next sample
+ *    counts as its first (rise 0). A new series gets only samples that are later than those of all forgotten series, which
  *    keeps rule 2.
  * 5. A thread of the store merges small blocks into larger ones and adds buckets up to 1 min, 10 min, 1 h and
  *    1 day. A merged block replaces its parts in one step (rename). Retention deletes whole blocks.
@@ -30,6 +30,7 @@
 #include "stream/stream_client.h"
 
 #define SAMPLE_STORE_IDLE_CUTS 24
+#define SAMPLE_STORE_IDLE_TIME INT64_C(14400000) /* 4 h (milliseconds) */
 /* The resolution, 1 min, 10 min, 1 h and 1 day, without those that are not above the resolution. */
 #define SAMPLE_STORE_WIDTHS 5
 #define SAMPLE_LABELS_MAX 256

@@ -446,6 +446,24 @@ static void test_idle_series_are_forgotten(void **state)
     sample_store_close(&s);
 }
 
+/* A sample now and then, with a cut after each second. */
+static void test_frequent_cuts_forget_no_series(void **state)
+{
+    (void)state;
+    struct sample_store_config config = config_of(new_dir());
+    struct sample_store *s = open_store(&config);
+    struct metric_label label = {BYTES_LITERAL("__name__"), BYTES_LITERAL("a")};
+    struct error error;
+    int64_t at = BEGIN;
+    for (int i = 0; i < 3; i++, at += 60000) {
+        assert_int_equal(add_one(s, &label, 1, at, 5 + i), SAMPLE_STORED);
+        for (int second = 0; second < 60; second++)
+            assert_int_equal(sample_store_cut(s, 1, (at + second * 1000) * 1000, &error), 0);
+        assert_true(rise_of(s, 0) == (i > 0));
+    }
+    sample_store_close(&s);
+}
+
 static void test_samples_are_refused(void **state)
 {
     (void)state;
@@ -697,6 +715,7 @@ int main(void)
         cmocka_unit_test(test_model),
         cmocka_unit_test(test_retention),
         cmocka_unit_test(test_idle_series_are_forgotten),
+        cmocka_unit_test(test_frequent_cuts_forget_no_series),
         cmocka_unit_test(test_samples_are_refused),
         cmocka_unit_test(test_queries_are_refused),
         cmocka_unit_test(test_slow_patterns_are_refused),
