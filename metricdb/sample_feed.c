@@ -18,6 +18,7 @@
 #define LINE_MAX_BYTES ((size_t)1 << 20)
 #define LOG_TEXT 200 /* bytes of a line that the log shows */
 #define LOG_RATE 10  /* lines a second */
+#define FUTURE_MAX (86400 * USEC_PER_SEC)
 
 /* A block that is being written. */
 struct cut {
@@ -58,6 +59,14 @@ static void log_malformed(struct sample_feed *f, struct bytes line)
         LOG_U("before_offset", stream_client_cursor(f->stream)->offset));
 }
 
+/* A sample of the far future would make its series drop all samples until then. */
+static enum sample_result add_sample(struct sample_feed *f, const struct sample *sample)
+{
+    usec_t now = daemon_trusted_time(f->daemon);
+    bool is_far = now > 0 && sample->at > (int64_t)((now + FUTURE_MAX) / USEC_PER_MSEC);
+    return is_far ? SAMPLE_BAD_TIME : sample_store_add(f->store, sample);
+}
+
 /* Stores the samples of whole lines, which end at the stream's cursor. */
 static void take_lines(struct sample_feed *f, struct bytes lines)
 {
@@ -67,7 +76,7 @@ static void take_lines(struct sample_feed *f, struct bytes lines)
         const char *lf = memchr(at, '\n', (size_t)(end - at));
         struct bytes line = bytes_of(at, (size_t)(lf - at));
         if (sample_line_read(&f->line, line))
-            stats_add(f->results[sample_store_add(f->store, &f->line.sample)], 1);
+            stats_add(f->results[add_sample(f, &f->line.sample)], 1);
         else if (!erased_line_is(line))
             log_malformed(f, line);
         at = lf + 1;

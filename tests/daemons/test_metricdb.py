@@ -129,6 +129,16 @@ class Stream(MetricdbTest):
         self.assertEqual((stats["samples_total"], stats["lines_malformed_total"]), (3, 2))
         self.assertEqual(stats["samples_dropped_total"], {"reason=\"not_later\"": 2, "reason=\"labels\"": 1, "reason=\"time\"": 1, "reason=\"max_series\"": 0})
 
+    def test_samples_of_the_future(self):
+        """A line with a time in a wrong unit does not end its series."""
+        self.pubsub()
+        now = int(time.time() * S)
+        self.publish((up(0), now - 60 * S, 1), (up(0), now + 2 * 86400 * S, 9), (up(0), now * S, 9), (up(0), now - 30 * S, 2))
+        db = self.metricdb()
+        self.wait_read(db)
+        self.assertEqual(self.value(db, "up", now), {tuple(sorted(up(0).items())): 2})
+        self.assertEqual((db.stats()["samples_dropped_total"]["reason=\"time\""], db.stats()["lines_malformed_total"]), (1, 1))
+
     def test_series_beyond_the_limit(self):
         self.pubsub()
         self.publish(*((up(i), T + k, 1) for k in range(2) for i in range(5)))
