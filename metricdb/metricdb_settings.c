@@ -36,7 +36,7 @@ const struct option_row metricdb_settings[] = {
         .help = "maximum buckets that a query reads, about 80 bytes of memory each"},
     {.name = "query_max_memory", .type = OPTION_SIZE, .fallback = "256M", .min = 1 << 20, .max = INT64_C(1) << 40, .unit = "bytes",
         .help = "maximum memory of a query, without the buckets that it reads"},
-    STREAM_ACCEPT_LOSS_OPTIONS("even if lines of the stream expired or the stream is a restored copy; otherwise no further samples are stored"),
+    STREAM_ACCEPT_LOSS_OPTIONS("even if blocks are missing, lines of the stream expired, or the stream is a restored copy"),
     {.name = NULL},
 };
 /* clang-format on */
@@ -65,6 +65,7 @@ void metricdb_configure(const struct options *o, struct sample_store_config *con
     config->keep = options_int(o, "keep");
     config->keep_minutes = options_int(o, "keep_minutes");
     config->keep_wide = options_int(o, "keep_wide");
+    config->accepts_loss = options_bool(o, "accept_loss");
 }
 
 struct metric_limits metricdb_limits(const struct options *o)

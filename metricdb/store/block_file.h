@@ -32,6 +32,12 @@ struct block_info {
     struct stream_cursor cursor; /* after the last cut's lines */
 };
 
+/* Time of the last sample, or of the last cut if that is earlier: samples of the future do not count. */
+static inline int64_t block_info_end(const struct block_info *info)
+{
+    return info->cut_at > 0 && info->cut_at < info->max_at ? info->cut_at : info->max_at;
+}
+
 /* The last sample of a series, in a block of level 0. */
 struct block_state {
     int64_t last_at;

@@ -1,13 +1,13 @@
 #include "metricdb/store/block_list.h"
 
 #include "base/io.h"
+#include "metricdb/store/block_writer.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-#define TEMPORARY ".tmp"
+#include <sys/param.h>
 
 static bool ends_with(const char *name, const char *ending)
 {
@@ -31,7 +31,7 @@ static int load_file(struct block_list *l, const char *dir, const char *name, st
 {
     char path[PATH_MAX], expected[PATH_MAX];
     snprintf(path, sizeof path, "%s/%s", dir, name);
-    if (ends_with(name, BLOCK_ENDING TEMPORARY))
+    if (ends_with(name, BLOCK_ENDING BLOCK_TEMPORARY))
         io->unlink(path);
     if (!ends_with(name, BLOCK_ENDING))
         return 0;
@@ -43,8 +43,24 @@ static int load_file(struct block_list *l, const char *dir, const char *name, st
     return strcmp(path, expected) == 0 ? 0 : block_damaged(b, "its name is not that of its header", error);
 }
 
+int block_list_bridge(struct block_list *l, const char *dir, const struct block_info *like, uint64_t from,
+    uint64_t to, struct error *error)
+{
+    struct block_info info = *like;
+    info.level = BLOCK_LEVEL_DAY;
+    info.from = from;
+    info.to = to;
+    info.horizon = MAX(like->horizon, block_info_end(like));
+    struct block_writer *w = block_writer_new(dir, &info, error);
+    struct block *b = w ? block_writer_finish(w, error) : NULL;
+    block_writer_free(&w);
+    if (b)
+        block_list_add(l, b);
+    return b ? 0 : -1;
+}
+
 /* Deletes the replaced blocks, and checks that no blocks are missing. */
-static int settle(struct block_list *l, bool accepts_gaps, struct error *error)
+static int settle(struct block_list *l, const char *dir, bool accepts_loss, struct error *error)
 {
     size_t i = 1;
     if (l->n > 0)
@@ -58,16 +74,20 @@ static int settle(struct block_list *l, bool accepts_gaps, struct error *error)
         if (before->width == b->width && b->from < before->to)
             return error_set(error, -1, "%s: overlaps %s; restore the directory from a backup",
                 block_name(l->all[i]), block_name(l->all[i - 1]));
-        if (before->width == b->width && b->from > before->to && !accepts_gaps)
+        if (before->width == b->width && b->from > before->to && !accepts_loss)
             return error_set(error, -1,
-                "blocks %llu to %llu are missing before %s; restore them from a backup, or accept the loss",
+                "blocks %llu to %llu are missing before %s; restore them from a backup, or start once with "
+                "--accept-loss",
                 (unsigned long long)before->to, (unsigned long long)b->from, block_name(l->all[i]));
+        if (before->width == b->width && b->from > before->to &&
+            block_list_bridge(l, dir, before, before->to, b->from, error) != 0)
+            return -1;
         i++;
     }
     return 0;
 }
 
-int block_list_load(struct block_list *l, const char *dir, bool accepts_gaps, struct error *error)
+int block_list_load(struct block_list *l, const char *dir, bool accepts_loss, struct error *error)
 {
     struct dirent *entry;
     DIR *d = opendir(dir);
@@ -79,7 +99,7 @@ int block_list_load(struct block_list *l, const char *dir, bool accepts_gaps, st
     if (r == 0 && errno != 0)
         r = error_errno(error, -1, dir);
     closedir(d);
-    return r == 0 ? settle(l, accepts_gaps, error) : r;
+    return r == 0 ? settle(l, dir, accepts_loss, error) : r;
 }
 
 void block_list_free(struct block_list *l)

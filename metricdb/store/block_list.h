@@ -3,7 +3,8 @@
  *
  * 1. Blocks of a chain do not overlap. A block that another block of its chain covers was merged into it, and
  *    is deleted at loading.
- * 2. A chain has no gaps, unless the operator accepts them. Retention deletes from its beginning.
+ * 2. A chain has no gaps. If the operator accepts a loss, an empty block takes the place of the lost ones. Retention
+ *    deletes from its beginning.
  * 3. The chains of wider buckets are made from the chains of finer buckets, and their boundaries are
  *    boundaries of the finer, as long as the finer exist. So a walk over the cuts can change between chains at
  *    any boundary of the wider.
@@ -13,6 +14,8 @@
 #define MILLRACE_METRICDB_BLOCK_LIST_H
 
 #include "metricdb/store/block_file.h"
+
+#define BLOCK_LEVEL_DAY 2 /* of the largest blocks of the finest buckets, from which wider buckets are made */
 
 struct block_list {
     struct block **all; /* a reference each; by width, then by cuts */
@@ -25,7 +28,10 @@ struct block_chain {
 };
 
 /* Opens all blocks, and deletes temporary files and replaced blocks. Returns 0, or -1 with the error. */
-int block_list_load(struct block_list *l, const char *dir, bool accepts_gaps, struct error *error);
+int block_list_load(struct block_list *l, const char *dir, bool accepts_loss, struct error *error);
+/* Adds an empty block for the lost cuts `from` to `to` - 1. It has the width, the cursor and the horizon of `like`. */
+int block_list_bridge(struct block_list *l, const char *dir, const struct block_info *like, uint64_t from,
+    uint64_t to, struct error *error);
 void block_list_free(struct block_list *l);
 /* Takes the reference. */
 void block_list_add(struct block_list *l, struct block *b);

@@ -101,6 +101,7 @@ static int load_blocks(struct sample_store *s, struct error *error)
     if (block_list_load(&s->blocks, s->dir, accepts, error) != 0)
         return -1;
     struct block_chain base = block_list_chain(&s->blocks, s->config.resolution);
+    struct block_info last = {.to = 0};
     for (size_t i = 0; i < s->blocks.n; i++) {
         const struct block_info *info = block_info(s->blocks.all[i]);
         size_t w = 0;
@@ -111,22 +112,30 @@ static int load_blocks(struct sample_store *s, struct error *error)
                 block_name(s->blocks.all[i]), (long long)info->width, (long long)s->config.resolution);
         if (info->to > block_chain_end(base) && !accepts)
             return error_set(error, -1,
-                "blocks after %s are missing; restore them from a backup, or accept the loss",
+                "blocks after %s are missing; restore them from a backup, or start once with --accept-loss",
                 block_name(base.blocks[base.n - 1]));
-        s->next_cut = MAX(s->next_cut, info->to);
+        last = info->to > last.to ? *info : last;
     }
     if (base.n == 0)
         return 0;
+    last.width = s->config.resolution;
+    if (last.to > block_chain_end(base)) {
+        if (block_list_bridge(&s->blocks, s->dir, &last, block_chain_end(base), last.to, error) != 0)
+            return -1;
+        base = block_list_chain(&s->blocks, s->config.resolution);
+    }
+    s->next_cut = last.to;
     struct block *newest = base.blocks[base.n - 1];
     s->cursor = s->cut_cursor = block_info(newest)->cursor;
     s->horizon = block_info(newest)->horizon;
     if (block_info(newest)->level == 0)
         return load_states(s, newest, error);
     /* Without states, all series are forgotten. */
-    s->horizon = MAX(s->horizon, MIN(block_info(newest)->max_at, block_info(newest)->cut_at));
+    s->horizon = MAX(s->horizon, block_info_end(block_info(newest)));
     return accepts ? 0
                    : error_set(error, -1,
-                         "the block after %s is missing; restore it from a backup, or accept the loss",
+                         "the block after %s is missing; restore it from a backup, or start once with "
+                         "--accept-loss",
                          block_name(newest));
 }
 

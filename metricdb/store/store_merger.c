@@ -7,9 +7,7 @@
 #include <stdlib.h>
 #include <sys/param.h>
 
-#define FAN_IN 12
-#define LEVEL_DAY 2  /* of the largest blocks of the finest buckets, from which wider buckets are made */
-#define LEVEL_LAST 3 /* of the largest blocks of wider buckets */
+#define LEVEL_DAY BLOCK_LEVEL_DAY
 
 struct store_merger {
     struct sample_store *s;
@@ -55,15 +53,17 @@ static struct block_chain chain_of(const struct sample_store *s, size_t i)
     return block_list_chain(&s->blocks, s->widths[i]);
 }
 
-/* The first complete block of chain i that the next chain does not have yet. */
+/* The first block of chain i that the next chain does not have yet, if it is complete. */
 static bool plan_wider(const struct sample_store *s, size_t i, struct merge_job *job)
 {
     struct block_chain c = chain_of(s, i);
     uint64_t end = block_chain_end(chain_of(s, i + 1));
     for (size_t k = 0; k < c.n; k++) {
         const struct block_info *info = block_info(c.blocks[k]);
-        if (info->from < end || info->level < LEVEL_DAY)
+        if (info->from < end)
             continue;
+        if (info->level < LEVEL_DAY)
+            return false;
         job_take(job, &c.blocks[k], 1, s->widths[i + 1], info->level);
         return true;
     }
@@ -82,8 +82,8 @@ static bool is_alone(const struct sample_store *s, size_t i, uint64_t end)
     return true;
 }
 
-/* The first `fan_in` adjacent blocks of a level in chain i. The newest block of all is never merged, because
- * it has the state. */
+/* The first `fan_in` adjacent blocks of a level in chain i; fewer with a block of a higher level after them, which an
+ * accepted loss leaves. The newest block of all is never merged, because it has the state. */
 static bool plan_level(
     const struct sample_store *s, size_t i, uint32_t level, size_t fan_in, struct merge_job *job)
 {
@@ -93,42 +93,61 @@ static bool plan_level(
         const struct block_info *info = block_info(c.blocks[k]);
         bool is_adjacent = n > 0 && block_info(c.blocks[k - 1])->to == info->from;
         n = info->level != level ? 0 : is_adjacent ? n + 1 : 1;
-        if (n < fan_in)
+        const struct block_info *next = k + 1 < c.n ? block_info(c.blocks[k + 1]) : NULL;
+        bool is_before_higher = n > 0 && next && next->level > level && next->to < s->next_cut;
+        if (n < fan_in && !is_before_higher)
             continue;
         if (level == LEVEL_DAY && !is_alone(s, i, info->to))
             return false;
-        job_take(job, &c.blocks[k + 1 - n], n, s->widths[i], level + 1);
+        job_take(job, &c.blocks[k + 1 - n], n + is_before_higher, s->widths[i],
+            is_before_higher ? next->level : level + 1);
         return true;
     }
     return false;
 }
 
-/* Wider chains are merged first, so that their boundaries stay boundaries of the finer (block_list.h, rule
- * 3). */
-static bool plan(const struct sample_store *s, struct merge_job *job)
+/* The kinds of merges, in their order: to the next wider buckets, of days of each wider chain, and of cuts. Wider chains
+ * are merged first, so that their boundaries stay boundaries of the finer (block_list.h, rule 3). */
+static bool plan(const struct sample_store *s, size_t kind, struct merge_job *job)
 {
-    size_t fan_in = s->config.fan_in, fan_in_last = fan_in * 8 / 3;
-    for (size_t i = 0; i + 1 < s->n_widths; i++)
-        if (plan_wider(s, i, job))
-            return true;
-    for (size_t i = s->n_widths - 1; i > 0; i--)
-        if (plan_level(s, i, LEVEL_DAY, fan_in_last, job))
-            return true;
-    return plan_level(s, 0, 1, fan_in, job) || plan_level(s, 0, 0, fan_in, job);
+    size_t fan_in = s->config.fan_in, last = s->n_widths - 1;
+    if (kind < last)
+        return plan_wider(s, kind, job);
+    if (kind < 2 * last)
+        return plan_level(s, 2 * last - kind, LEVEL_DAY, fan_in * 8 / 3, job);
+    return plan_level(s, 0, kind == 2 * last ? 1 : 0, fan_in, job);
 }
 
-/* Deletes the first block of a chain that is older than its retention and in the next chain. A sample of the
- * future keeps nothing. */
+/* After a failure, merges of the same kind wait for the next wake, and so do those of days if a merge before them failed. */
+static bool must_wait(const struct sample_store *s, size_t kind, unsigned failed)
+{
+    size_t last = s->n_widths - 1;
+    bool is_of_days = kind >= last && kind < 2 * last;
+    return (failed >> kind & 1) != 0 || (is_of_days && (failed & ((1U << 2 * last) - 1)) != 0);
+}
+
+/* True if no chain after the i-th has blocks. */
+static bool is_widest(const struct sample_store *s, size_t i)
+{
+    while (++i < s->n_widths)
+        if (chain_of(s, i).n > 0)
+            return false;
+    return true;
+}
+
+/* Deletes the first block of a chain that is older than its retention and in the next chain. What is older than the last
+ * retention need not be there, but wider blocks are deleted first, so that their chains get no gap. A sample of the future
+ * keeps nothing. */
 static bool delete_oldest(struct sample_store *s, usec_t wall)
 {
     for (size_t i = 0; i < s->n_widths; i++) {
         struct block_chain c = chain_of(s, i);
         const struct block_info *info = c.n > 0 ? block_info(c.blocks[0]) : NULL;
         int64_t now = wall / USEC_PER_MSEC, keep_last = s->keep[s->n_widths - 1];
-        int64_t at = !info ? 0 : info->cut_at > 0 ? MIN(info->cut_at, info->max_at) : info->max_at;
+        int64_t at = info ? block_info_end(info) : 0;
         if (!info || s->keep[i] == 0 || at >= now - s->keep[i] || info->to >= s->next_cut)
             continue;
-        bool is_old = keep_last > 0 && at < now - keep_last;
+        bool is_old = keep_last > 0 && at < now - keep_last && is_widest(s, i);
         if (!is_old && i + 1 < s->n_widths && block_chain_end(chain_of(s, i + 1)) < info->to)
             continue;
         block_list_delete(&s->blocks, c.blocks[0]);
@@ -158,14 +177,15 @@ static int work(struct store_merger *m, usec_t wall, struct error *error)
 {
     struct sample_store *s = m->s;
     struct merge_job job = {0};
-    int r = 0;
-    while (r == 0 && !atomic_load(&m->stop)) {
+    struct error later;
+    unsigned failed = 0;
+    for (size_t kind = 0; kind < 2 * s->n_widths && !atomic_load(&m->stop);) {
         pthread_rwlock_rdlock(&s->lock);
-        bool has_job = plan(s, &job);
+        bool has_job = !must_wait(s, kind, failed) && plan(s, kind, &job);
         pthread_rwlock_unlock(&s->lock);
-        if (!has_job)
-            break;
-        r = run_job(m, &job, error);
+        if (has_job && run_job(m, &job, failed ? &later : error) != 0)
+            failed |= 1U << kind;
+        kind = has_job ? 0 : kind + 1;
         job_free(&job);
     }
     for (bool did = wall > 0; did && !atomic_load(&m->stop);) {
@@ -175,7 +195,7 @@ static int work(struct store_merger *m, usec_t wall, struct error *error)
         if (did) /* the deletions become durable in their order, so a power cut leaves no gap */
             io_sync_dir(s->dir);
     }
-    return r;
+    return failed ? -1 : 0;
 }
 
 static void *run(void *arg)

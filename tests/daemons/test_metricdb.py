@@ -139,6 +139,25 @@ class Stream(MetricdbTest):
         self.assertEqual(self.value(db, "up", now), {tuple(sorted(up(0).items())): 2})
         self.assertEqual((db.stats()["samples_dropped_total"]["reason=\"time\""], db.stats()["lines_malformed_total"]), (1, 1))
 
+    def test_lost_blocks(self):
+        """metricdb does not start without one of its blocks until the operator accepts the loss, once."""
+        self.pubsub()
+        db = self.metricdb("--block=1s")
+        for k in range(3):
+            self.publish((up(k), T + k * 10 * S, k))
+            self.wait_read(db)
+            wait_until(lambda: db.stats()["blocks_written_total"] > k, lambda: db.stats())
+        db.stop()
+        os.unlink(self.path("m", "blocks", "10000-0000000001-0000000002.block"))
+        db = self.metricdb(ready=False)
+        self.assertNotEqual(db.process.wait(harness.PATIENCE), 0)
+        self.assertIn("missing before", db.log)
+        self.assertIn("--accept-loss", db.log)
+        for args in (["--accept-loss"], []):
+            db = self.metricdb(*args)
+            self.assertEqual(sorted(self.value(db, "up", T + 30 * S).values()), [0, 2])
+            db.stop()
+
     def test_series_beyond_the_limit(self):
         self.pubsub()
         self.publish(*((up(i), T + k, 1) for k in range(2) for i in range(5)))

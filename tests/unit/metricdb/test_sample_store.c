@@ -377,6 +377,31 @@ static void test_retention(void **state)
     sample_store_close(&s);
 }
 
+/* The block of a cut without samples, which may be a cut of dropped samples, is as old as its cut. */
+static void test_retention_of_empty_blocks(void **state)
+{
+    (void)state;
+    struct sample_store_config config = config_of(new_dir());
+    config.keep = config.keep_minutes = DAY;
+    config.keep_wide = 400 * DAY;
+    struct sample_store *s = open_store(&config);
+    struct error error;
+    int64_t now = BEGIN;
+    n_lines = 0;
+    for (int i = 0; i < 30; i++) {
+        if (i < 4 || i > 7)
+            add_lines(40, &now, 10000);
+        now += i == 4 ? 3 * DAY : 1000;
+        follow(s, n_lines);
+        assert_int_equal(sample_store_cut(s, 1, now * 1000, &error), 0);
+        sample_store_settle(s);
+    }
+    sample_store_close(&s);
+    s = open_store(&config);
+    check_kept(s, n_lines, DAY, now);
+    sample_store_close(&s);
+}
+
 static enum sample_result add_one(
     struct sample_store *s, const struct metric_label *labels, size_t n, int64_t at, double value)
 {
@@ -609,6 +634,114 @@ static void test_directories_are_refused(void **state)
     sample_store_close(&s);
 }
 
+static void damage(const char *dir, const char *name)
+{
+    char path[PATH_MAX + 64];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    FILE *f = fopen(path, "r+");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, 224, SEEK_SET), 0); /* the first piece */
+    assert_int_equal(fputc(0xff, f), 0xff);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* Without the damaged hours, blocks of other widths are merged. */
+static void test_a_damaged_block_stops_only_its_merges(void **state)
+{
+    (void)state;
+    const char *dir = new_dir();
+    struct sample_store_config config = config_of(dir);
+    struct sample_store *s = open_store(&config);
+    struct sample_store_stats stats;
+    struct error error;
+    int64_t now = BEGIN;
+    n_lines = 0;
+    for (int i = 0; i < 42; i++) {
+        add_lines(40, &now, 10000);
+        follow(s, n_lines);
+        cut(s);
+        sample_store_settle(s);
+        if (i == 4)
+            damage(dir, "3600000-0000000000-0000000004.block");
+    }
+    assert_true(sample_store_trouble(s, &error));
+    assert_non_null(strstr(error.text, "3600000-0000000000-0000000004.block: damaged"));
+    sample_store_stats(s, &stats);
+    assert_int_equal(stats.widths[0].blocks, 12);
+    assert_int_equal(stats.widths[3].blocks, 10);
+    assert_int_equal(stats.widths[4].blocks, 2);
+    check_kept(s, n_lines, RESOLUTION, 0);
+    sample_store_close(&s);
+}
+
+static uint64_t count_samples(struct sample_store *s, int64_t max_width)
+{
+    struct metric_request request = {
+        .to = INT64_MAX, .max_width = max_width, .max_series = SERIES, .max_buckets = 100000};
+    struct metric_selection selection;
+    struct error error;
+    uint64_t count = 0;
+    assert_int_equal(query(s, &request, &selection, &error), METRIC_OK);
+    for (size_t i = 0; i < selection.n_series; i++)
+        for (size_t k = 0; k < selection.series[i].n_buckets; k++)
+            count += selection.series[i].buckets[k].count;
+    metric_selection_free(&selection);
+    return count;
+}
+
+/* The operator accepts the loss of blocks once. */
+static void test_an_accepted_loss(void **state)
+{
+    (void)state;
+    const char *dir = new_dir();
+    struct sample_store_config config = config_of(dir), accepting = config;
+    struct sample_store *s = open_store(&config);
+    char path[PATH_MAX + 64];
+    int64_t now = BEGIN;
+    accepting.accepts_loss = true;
+    n_lines = 0;
+    for (int i = 0; i < 40; i++) {
+        add_lines(40, &now, 10000);
+        follow(s, n_lines);
+        cut(s);
+        sample_store_settle(s);
+        if (i != 6) /* blocks 0 to 3, 4 to 5 and 6 */
+            continue;
+        sample_store_close(&s);
+        snprintf(path, sizeof path, "%s/10000-0000000004-0000000006.block", dir);
+        assert_int_equal(unlink(path), 0);
+        refuse(&config, "4 to 6 are missing");
+        s = open_store(&accepting);
+        sample_store_close(&s);
+        s = open_store(&config);
+    }
+    sample_store_close(&s);
+    s = open_store(&config);
+    struct sample_store_stats stats;
+    sample_store_stats(s, &stats);
+    assert_int_equal(stats.widths[0].blocks, 12);
+    assert_int_equal(stats.widths[4].blocks, 2);
+    uint64_t count = count_samples(s, 0);
+    assert_int_equal(count_samples(s, DAY), count);
+    sample_store_close(&s);
+    /* All but the first of the finest blocks are lost. Wider blocks have the samples, and the cursor after them. */
+    for (int from = 4; from < 40; from++)
+        for (int to = from + 1; to <= 40; to++) {
+            snprintf(path, sizeof path, "%s/10000-%010d-%010d.block", dir, from, to);
+            unlink(path);
+        }
+    refuse(&config, "blocks after");
+    s = open_store(&accepting);
+    for (int i = 0; i < 2; i++) {
+        follow(s, n_lines);
+        assert_int_equal(count_samples(s, DAY), count);
+        cut(s);
+        sample_store_close(&s);
+        s = open_store(&config);
+    }
+    sample_store_close(&s);
+}
+
 #define BATCH 7
 
 struct reader {
@@ -714,12 +847,15 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_model),
         cmocka_unit_test(test_retention),
+        cmocka_unit_test(test_retention_of_empty_blocks),
         cmocka_unit_test(test_idle_series_are_forgotten),
         cmocka_unit_test(test_frequent_cuts_forget_no_series),
         cmocka_unit_test(test_samples_are_refused),
         cmocka_unit_test(test_queries_are_refused),
         cmocka_unit_test(test_slow_patterns_are_refused),
         cmocka_unit_test(test_directories_are_refused),
+        cmocka_unit_test(test_a_damaged_block_stops_only_its_merges),
+        cmocka_unit_test(test_an_accepted_loss),
         cmocka_unit_test(test_queries_beside_cuts_and_merges),
         cmocka_unit_test(test_cuts_are_due),
     };
