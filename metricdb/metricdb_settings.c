@@ -15,6 +15,8 @@ const struct option_row metricdb_settings[] = {
         .help = "directory of the blocks (required; `millrace up` sets it)"},
     PEER_OPTIONS("pubsub", "pubsub", ""),
     {.name = "stream", .type = OPTION_STRING, .fallback = "metrics", .help = "stream of pubsub with the samples"},
+    {.name = "cursor", .type = OPTION_STRING, .fallback = "metricdb", .min = 1, .max = NAME_LEN_MAX,
+        .help = "cursor at pubsub, up to which retention may delete lines; give each metricdb of a stream its own"},
     {.name = "resolution", .type = OPTION_DURATION, .fallback = "10s", .min = 1000, .max = 60000, .unit = "s",
         .help = "width of the finest buckets, a divisor of 1 minute; it cannot change later"},
     {.name = "block", .type = OPTION_DURATION, .fallback = "10m", .min = 1000, .max = DAY_MS, .unit = "s",
@@ -53,7 +55,9 @@ int metricdb_check_settings(struct options *o, struct error *error)
         if (wider != 0 && (finer == 0 || finer > wider))
             return options_refuse(o, keeps[i + 1], error, "must not be less than %s", keeps[i]);
     }
-    return options_check_name(o, "stream", error) != 0 ? -1 : peer_check(o, "pubsub", error);
+    if (options_check_name(o, "stream", error) != 0 || options_check_name(o, "cursor", error) != 0)
+        return -1;
+    return peer_check(o, "pubsub", error);
 }
 
 void metricdb_configure(const struct options *o, struct sample_store_config *config)

@@ -245,8 +245,12 @@ static bool start_keeper(struct sample_feed *f, struct error *error)
     if (cursor_key_read(options_string(daemon_options(f->daemon), "data_dir"), key, error) != 0)
         return false;
     keep(f, sample_store_cursor(f->store));
-    f->keeper = cursor_keeper_new(&(struct cursor_keeper_config){
-        .client = f->pubsub, .name = "metricdb", .key = key, .n_streams = 1, .position = position, .arg = f});
+    f->keeper = cursor_keeper_new(&(struct cursor_keeper_config){.client = f->pubsub,
+        .name = options_string(daemon_options(f->daemon), "cursor"),
+        .key = key,
+        .n_streams = 1,
+        .position = position,
+        .arg = f});
     f->notify = loop_notify_new(daemon_base(f->daemon), on_cut, f);
     f->thread = work_thread_new(&(struct work_thread_config){
         .run = run_cut, .ctx = f->store, .notify = loop_notify_wake, .notify_arg = f->notify});

@@ -139,6 +139,19 @@ class Stream(MetricdbTest):
         self.assertEqual(self.value(db, "up", now), {tuple(sorted(up(0).items())): 2})
         self.assertEqual((db.stats()["samples_dropped_total"]["reason=\"time\""], db.stats()["lines_malformed_total"]), (1, 1))
 
+    def test_two_metricdb(self):
+        """Retention keeps the lines that one of two metricdb needs."""
+        self.pubsub()
+        self.publish((up(0), T, 1))
+        for name, block in (("metricdb", "1s"), ("second", "1h")):
+            args = ["--data-dir=" + self.path(name), "--pubsub-url=" + self.pubsub_url, "--keep=0", "--keep-minutes=0", "--keep-wide=0"]
+            db = self.start("metricdb", *args, "--cursor=" + name, "--block=" + block)
+            self.assertEqual(list(self.value(db, "up", T).values()), [1])
+
+        def kept():
+            return {c["name"]: int(c["offset"]) for c in request(self.pubsub_url, "GET", "/cursors?stream=metrics").json()["cursors"]}
+        wait_until(lambda: kept() == {"metricdb": self.read_to(db), "second": 0}, kept)
+
     def test_lost_blocks(self):
         """metricdb does not start without one of its blocks until the operator accepts the loss, once."""
         self.pubsub()
