@@ -1,6 +1,7 @@
 #include "metricdb/store/block_list.h"
 
 #include "base/io.h"
+#include "base/log.h"
 #include "metricdb/store/block_writer.h"
 
 #include <dirent.h>
@@ -54,9 +55,12 @@ int block_list_bridge(struct block_list *l, const char *dir, const struct block_
     struct block_writer *w = block_writer_new(dir, &info, error);
     struct block *b = w ? block_writer_finish(w, error) : NULL;
     block_writer_free(&w);
-    if (b)
-        block_list_add(l, b);
-    return b ? 0 : -1;
+    if (!b)
+        return -1;
+    log_warn("the loss of blocks is accepted", LOG_I("width_ms", info.width), LOG_U("from_cut", from),
+        LOG_U("to_cut", to));
+    block_list_add(l, b);
+    return 0;
 }
 
 /* Deletes the replaced blocks, and checks that no blocks are missing. */

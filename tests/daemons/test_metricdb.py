@@ -169,6 +169,7 @@ class Stream(MetricdbTest):
         for args in (["--accept-loss"], []):
             db = self.metricdb(*args)
             self.assertEqual(sorted(self.value(db, "up", T + 30 * S).values()), [0, 2])
+            self.assertEqual("the loss of blocks is accepted" in db.log, bool(args))
             db.stop()
 
     def test_series_beyond_the_limit(self):
