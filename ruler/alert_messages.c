@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define NOTICE_ALERTS_MAX 500 /* of a notice; the others follow in the next one */
+#define NOTICE_BYTES ((size_t)128 << 10) /* of alerts in a notice, so that queues and receivers accept it */
 
 static void print_labels(const char *name, const struct label_set *labels, struct buf *out)
 {
@@ -48,12 +48,13 @@ static void begin_alertmanager(
     }
 }
 
-/* The alerts of a group in one notice. */
-struct notice_group {
-    struct alert *members[NOTICE_ALERTS_MAX];
+/* A notice while alerts are added to it. */
+struct notice {
+    const char *key; /* of the group */
     size_t n, n_firing;
-    struct label_set labels; /* those of group_by */
-    char *key;
+    struct label_set labels;              /* those of group_by */
+    struct label_set common, annotations; /* those that all alerts have */
+    struct buf alerts;
 };
 
 static void group_labels(const struct message_rules *rules, const struct alert *a, struct label_set *out)
@@ -72,11 +73,13 @@ static void intersect(struct label_set *common, const struct label_set *other)
             label_set_put(common, common->all[i].name, BYTES_NONE);
 }
 
-static void print_title(const struct notice_group *g, const struct label_set *common, struct buf *out)
+/* A title is one line without control characters, whatever the labels have. */
+static void print_title(const struct notice *n, struct buf *out)
 {
+    const struct label_set *common = &n->common;
     struct buf text = {0};
-    if (g->n_firing > 0)
-        buf_printf(&text, "[FIRING:%zu]", g->n_firing);
+    if (n->n_firing > 0)
+        buf_printf(&text, "[FIRING:%zu]", n->n_firing);
     else
         buf_append_str(&text, "[RESOLVED]");
     for (size_t i = 0; i < common->n; i++)
@@ -86,12 +89,14 @@ static void print_title(const struct notice_group *g, const struct label_set *co
         if (!bytes_equal_str(common->all[i].name, "alertname"))
             buf_printf(&text, " %.*s=%.*s", (int)common->all[i].name.len, common->all[i].name.ptr,
                 (int)common->all[i].value.len, common->all[i].value.ptr);
+    for (size_t i = 0; i < text.len; i++)
+        text.ptr[i] = (unsigned char)text.ptr[i] < ' ' || text.ptr[i] == 0x7F ? ' ' : text.ptr[i];
     buf_append_str(out, ",\"title\":");
     buf_append_json(out, buf_bytes(&text));
     buf_free(&text);
 }
 
-static void print_member(const struct alert *a, struct buf *out)
+static void print_alert(const struct alert *a, struct buf *out)
 {
     char id[ALERT_ID_TEXT];
     alert_id(a, id);
@@ -102,31 +107,44 @@ static void print_member(const struct alert *a, struct buf *out)
         (uint64_t)XXH3_64bits(a->key, strlen(a->key)), id);
 }
 
-static void print_notice(const struct notice_group *g, struct buf *out)
+static void add_alert(struct notice *n, struct alert *a, const struct message_rules *rules)
 {
-    struct label_set common = label_set_copy(&g->members[0]->labels);
-    struct label_set annotations = label_set_copy(&g->members[0]->annotations);
-    for (size_t i = 1; i < g->n; i++) {
-        intersect(&common, &g->members[i]->labels);
-        intersect(&annotations, &g->members[i]->annotations);
+    if (n->n == 0) {
+        n->common = label_set_copy(&a->labels);
+        n->annotations = label_set_copy(&a->annotations);
+        group_labels(rules, a, &n->labels);
     }
+    intersect(&n->common, &a->labels);
+    intersect(&n->annotations, &a->annotations);
+    buf_append_str(&n->alerts, n->n > 0 ? "," : "");
+    print_alert(a, &n->alerts);
+    a->in_flight[WAY_NOTICES] = a->state;
+    n->n_firing += a->state == ALERT_FIRING;
+    n->n++;
+}
+
+/* Prints and empties a notice, unless it has no alert. */
+static void end_notice(struct notice *n, struct buf *out)
+{
+    if (n->n == 0)
+        return;
     buf_printf(out,
         "{\"version\":\"4\",\"status\":\"%s\",\"receiver\":\"millrace\",\"externalURL\":\"\","
         "\"truncatedAlerts\":0,\"groupKey\":",
-        g->n_firing > 0 ? "firing" : "resolved");
-    buf_append_json(out, bytes_str(g->key));
-    print_title(g, &common, out);
-    print_labels("groupLabels", &g->labels, out);
-    print_labels("commonLabels", &common, out);
-    print_labels("commonAnnotations", &annotations, out);
+        n->n_firing > 0 ? "firing" : "resolved");
+    buf_append_json(out, bytes_str(n->key));
+    print_title(n, out);
+    print_labels("groupLabels", &n->labels, out);
+    print_labels("commonLabels", &n->common, out);
+    print_labels("commonAnnotations", &n->annotations, out);
     buf_append_str(out, ",\"alerts\":[");
-    for (size_t i = 0; i < g->n; i++) {
-        buf_append_str(out, i > 0 ? "," : "");
-        print_member(g->members[i], out);
-    }
+    buf_append_bytes(out, buf_bytes(&n->alerts));
     buf_append_str(out, "]}\n");
-    label_set_free(&common);
-    label_set_free(&annotations);
+    label_set_free(&n->labels);
+    label_set_free(&n->common);
+    label_set_free(&n->annotations);
+    buf_free(&n->alerts);
+    *n = (struct notice){.key = n->key};
 }
 
 /* An alert with the key of its group, while notices are composed. */
@@ -142,11 +160,12 @@ static int compare_groups(const void *a, const void *b)
     return order != 0 ? order : strcmp(left->alert->key, right->alert->key);
 }
 
-/* Makes a notice of alerts with one key, if it is due. */
-static void make_notice(struct message_batch *b, const struct grouped *all, size_t n,
-    const struct message_rules *rules, int64_t now)
+/* Makes notices of alerts with one key, if they are due: first of those with news, so that they are sent although other
+ * alerts fill the request. */
+static void make_notices(struct message_batch *b, const struct grouped *all, size_t n,
+    const struct message_rules *rules, int64_t now, size_t max_bytes)
 {
-    struct notice_group g = {.key = all[0].key};
+    struct notice notice = {.key = all[0].key};
     int64_t last = 0, first_news = INT64_MAX;
     bool has_firing = false;
     for (size_t i = 0; i < n; i++) {
@@ -155,23 +174,21 @@ static void make_notice(struct message_batch *b, const struct grouped *all, size
         last = a->sent[WAY_NOTICES].at > last ? a->sent[WAY_NOTICES].at : last;
         first_news = is_news(a, WAY_NOTICES, now) && at < first_news ? at : first_news;
         has_firing = has_firing || a->state == ALERT_FIRING;
-        if (a->state != a->sent[WAY_NOTICES].state || a->state == ALERT_FIRING) {
-            if (g.n < NOTICE_ALERTS_MAX)
-                g.members[g.n++] = a;
-        }
     }
     bool has_news = first_news < INT64_MAX;
     bool is_due = has_news ? now >= (last > 0 ? last + rules->group_interval : first_news + rules->group_wait)
                            : has_firing && now >= last + rules->repeat_interval;
-    if (!is_due || g.n == 0)
-        return;
-    group_labels(rules, g.members[0], &g.labels);
-    for (size_t i = 0; i < g.n; i++) {
-        g.members[i]->in_flight[WAY_NOTICES] = g.members[i]->state;
-        g.n_firing += g.members[i]->state == ALERT_FIRING;
+    for (size_t i = 0; is_due && i < 2 * n && b->lines.len < max_bytes; i++) {
+        struct alert *a = all[i % n].alert;
+        bool is_turn = i < n ? is_news(a, WAY_NOTICES, now)
+                             : a->state == ALERT_FIRING && a->in_flight[WAY_NOTICES] == ALERT_NONE;
+        if (!is_turn)
+            continue;
+        add_alert(&notice, a, rules);
+        if (notice.alerts.len >= NOTICE_BYTES)
+            end_notice(&notice, &b->lines);
     }
-    print_notice(&g, &b->lines);
-    label_set_free(&g.labels);
+    end_notice(&notice, &b->lines);
 }
 
 static void begin_notices(struct message_batch *b, const struct message_rules *rules,
@@ -200,8 +217,7 @@ static void begin_notices(struct message_batch *b, const struct message_rules *r
     for (size_t i = 0; i < n; i = end) {
         for (end = i + 1; end < n && strcmp(all[i].key, all[end].key) == 0;)
             end++;
-        if (b->lines.len < max_bytes)
-            make_notice(b, all + i, end - i, rules, now);
+        make_notices(b, all + i, end - i, rules, now, max_bytes);
     }
     for (size_t i = 0; i < n; i++)
         free(all[i].key);
@@ -223,10 +239,10 @@ void alert_messages_heartbeat(struct message_batch *b, int64_t now)
         .active_at = now,
         .fired_at = now,
         .key = (char[]){"{\"alertname\":\"Watchdog\"}"}};
-    struct notice_group g = {.members = {&a}, .n = 1, .n_firing = 1, .key = a.key};
+    struct notice n = {.key = a.key};
     label_set_put(&a.labels, BYTES_LITERAL("alertname"), BYTES_LITERAL("Watchdog"));
-    g.labels = a.labels;
-    print_notice(&g, &b->lines);
+    add_alert(&n, &a, &(struct message_rules){.group_by = "alertname"});
+    end_notice(&n, &b->lines);
     label_set_free(&a.labels);
     b->has_heartbeat = true;
 }

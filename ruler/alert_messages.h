@@ -7,7 +7,8 @@
  * 1. A message is due until alert_messages_end reports that the queue has it. So each change of an alert is sent at least
  *    once, also after a kill. The ids of alerts are stable.
  * 2. A notice has the firing alerts of a group and those that have resolved since the last notice. A new group waits for
- *    group_wait, later changes for group_interval. Without changes the notice is repeated every repeat_interval.
+ *    group_wait, later changes for group_interval. Without changes the notice is repeated every repeat_interval. A large
+ *    group has several notices of about 128 KiB. If they exceed a request, the changes come first and the rest later.
  * 3. A silenced alert is in no notice. Its resolution is not sent, either. Alertmanager has silences of its own.
  * 4. If an alert fires and resolves before any message about it was stored, none is sent. */
 #ifndef MILLRACE_ALERT_MESSAGES_H

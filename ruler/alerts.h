@@ -36,7 +36,6 @@ struct alert {
     int64_t kept_since; /* firing without a sample since; 0: has one */
     struct alert_sent sent[ALERT_WAYS];
     enum alert_state in_flight[ALERT_WAYS]; /* the state in the message in progress; ALERT_NONE: none */
-    size_t group;                           /* used while messages are composed */
 };
 
 struct alert_list {

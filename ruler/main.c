@@ -17,7 +17,7 @@
 
 #define SAVE_EVERY                                                                                           \
     (60 * USEC_PER_SEC)           /* so that the time of the last evaluation is about right after a kill */
-#define PUT_MAX ((size_t)1 << 20) /* bytes of messages in a request */
+#define PUT_MAX ((size_t)8 << 20) /* bytes of messages in a request */
 #define PUBLISH_MAX ((size_t)8 << 20)
 
 /* A way out for alerts. */

@@ -322,6 +322,43 @@ static void notices(void **state)
     close_world(&w);
 }
 
+/* Each alert of a group that needs several notices, and more than one request, is sent; no notice is large. */
+static void large_groups(void **state)
+{
+    struct world w;
+    struct buf vector = {0};
+    size_t n_sent = 0;
+    (void)state;
+    open_world(
+        &w, "{alert: Down, expr: up, annotations: {text: 'a text of some length about {{ $labels.job }}'}}");
+    for (int i = 0; i < 6000; i++)
+        buf_printf(&vector, "%s{\"metric\":{\"job\":\"job %d\"},\"value\":[1,\"1\"]}", i > 0 ? "," : "", i);
+    buf_append_char(&vector, '\0');
+    evaluate(&w, 0, vector.ptr);
+    for (int64_t at = 30; at < 900; at += 300) {
+        char *text = messages(&w, WAY_NOTICES, at, true);
+        for (const char *line = text, *end; (end = strchr(line, '\n')); line = end + 1)
+            assert_in_range(end - line, 1, 200 << 10);
+        free(text);
+    }
+    for (size_t i = 0; i < list_of(&w)->n; i++)
+        n_sent += list_of(&w)->all[i]->sent[WAY_NOTICES].state == ALERT_FIRING;
+    assert_int_equal(n_sent, 6000);
+    buf_free(&vector);
+    close_world(&w);
+}
+
+static void titles(void **state)
+{
+    struct world w;
+    (void)state;
+    open_world(&w, "{alert: Down, expr: up}");
+    evaluate(&w, 0, "{\"metric\":{\"job\":\"a\\r\\nBcc: b\u00e9\"},\"value\":[1,\"1\"]}");
+    check_message(
+        &w, WAY_NOTICES, 30, true, PARTS("\"title\":\"[FIRING:1] Down job=a  Bcc: b\u00e9\"", "a\\r\\nBcc"));
+    close_world(&w);
+}
+
 static const char *silence(struct world *w, const char *text, int64_t at)
 {
     const char *id = NULL;
@@ -449,7 +486,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(states), cmocka_unit_test(keep_firing),
         cmocka_unit_test(results_that_are_errors), cmocka_unit_test(recorded_lines),
-        cmocka_unit_test(messages_to_alertmanager), cmocka_unit_test(notices), cmocka_unit_test(silenced),
+        cmocka_unit_test(messages_to_alertmanager), cmocka_unit_test(notices), cmocka_unit_test(large_groups),
+        cmocka_unit_test(titles), cmocka_unit_test(silenced),
         cmocka_unit_test(restarts), cmocka_unit_test(unknown_puts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
