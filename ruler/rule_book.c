@@ -143,7 +143,6 @@ struct restoring {
     struct rule_book *book;
     struct group_run *group; /* NULL: the group is gone */
     struct alert_list *list;
-    size_t next_rule;  /* rules before it have their state, so that two rules of one name get their own */
     int64_t last, now; /* `last`: the group's last evaluation */
 };
 
@@ -165,12 +164,14 @@ static bool restore_rule(const struct json_doc *d, size_t i, void *arg)
 {
     struct restoring *r = arg;
     struct bytes name = json_doc_text(d, "/name");
-    size_t n = r->group ? r->group->group->n_rules : 0, k = r->next_rule;
+    size_t n = r->group ? r->group->group->n_rules : 0, k = 0;
+    struct rule_run *rules = r->group ? r->group->rules : NULL;
     (void)i;
-    while (k < n && !bytes_equal_str(name, r->group->rules[k].rule->name))
+    while (k < n && (rules[k].is_restored || !bytes_equal_str(name, rules[k].rule->name)))
         k++;
-    r->list = k < n && r->group->rules[k].rule->is_alert ? &r->group->rules[k].alerts : NULL;
-    r->next_rule = k < n ? k + 1 : r->next_rule;
+    r->list = k < n && rules[k].rule->is_alert ? &rules[k].alerts : NULL;
+    if (k < n)
+        rules[k].is_restored = true; /* two rules of one name get their own alerts */
     return json_doc_each(d, "/alerts", restore_alert, r);
 }
 
@@ -181,7 +182,6 @@ static bool restore_group(const struct json_doc *d, size_t i, void *arg)
     struct bytes file = json_doc_text(d, "/file"), name = json_doc_text(d, "/name");
     (void)i;
     r->group = NULL;
-    r->next_rule = 0;
     r->last = (int64_t)json_doc_number(d, "/last");
     for (size_t k = 0; k < b->groups.n; k++)
         if (bytes_equal_str(file, b->groups.all[k].file) && bytes_equal_str(name, b->groups.all[k].name))

@@ -16,9 +16,10 @@ struct rule_run {
     const struct rule *rule;
     struct alert_list alerts;
     struct recorded recorded;
-    char *error;    /* of the last evaluation; NULL: none */
-    int64_t last;   /* slot of the last evaluation; 0: none yet */
-    double seconds; /* duration of the last evaluation */
+    char *error;      /* of the last evaluation; NULL: none */
+    int64_t last;     /* slot of the last evaluation; 0: none yet */
+    double seconds;   /* duration of the last evaluation */
+    bool is_restored; /* has the alerts of a rule of an earlier book */
 };
 
 struct group_run {

@@ -462,6 +462,22 @@ static void restarts(void **state)
     close_world(&w);
 }
 
+/* Rules that change their places keep their alerts; two rules of one name keep their order. */
+static void moved_rules(void **state)
+{
+    struct world w;
+    (void)state;
+    open_world(&w, "{alert: Down, expr: up}, {alert: Other, expr: x}, {alert: Down, expr: z}");
+    evaluate(&w, 0, ONE);
+    restart(&w, "{alert: Other, expr: x}, {alert: Down, expr: up}, {alert: Down, expr: z}", 5);
+    assert_int_equal(w.book->orphans.n, 0);
+    assert_int_equal(w.book->runs[0].rules[1].alerts.n, 1);
+    restart(&w, "{alert: Down, expr: up}, {alert: Down, expr: z}, {alert: Other, expr: x}", 6);
+    assert_int_equal(w.book->orphans.n, 0);
+    assert_int_equal(list_of(&w)->n, 1);
+    close_world(&w);
+}
+
 /* The end of an alert is sent if a queue may have its beginning: after a put without an answer, and after a kill. */
 static void unknown_puts(void **state)
 {
@@ -487,7 +503,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(states), cmocka_unit_test(keep_firing),
         cmocka_unit_test(results_that_are_errors), cmocka_unit_test(recorded_lines),
         cmocka_unit_test(messages_to_alertmanager), cmocka_unit_test(notices), cmocka_unit_test(large_groups),
-        cmocka_unit_test(titles), cmocka_unit_test(silenced),
+        cmocka_unit_test(titles), cmocka_unit_test(silenced), cmocka_unit_test(moved_rules),
         cmocka_unit_test(restarts), cmocka_unit_test(unknown_puts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
