@@ -184,6 +184,25 @@ void alerts_forget_sent(struct alert_list *list, unsigned ways)
     list->n = n;
 }
 
+static void set_back(int64_t *time, int64_t now)
+{
+    *time = *time < now ? *time : now;
+}
+
+void alerts_set_back(struct alert_list *list, int64_t now)
+{
+    for (size_t i = 0; i < list->n; i++) {
+        struct alert *a = list->all[i];
+        if (a->state == ALERT_PENDING)
+            set_back(&a->active_at, now);
+        set_back(&a->fired_at, now);
+        set_back(&a->resolved_at, now);
+        set_back(&a->kept_since, now);
+        for (size_t w = 0; w < ALERT_WAYS; w++)
+            set_back(&a->sent[w].at, now);
+    }
+}
+
 void alerts_free(struct alert_list *list)
 {
     for (size_t i = 0; i < list->n; i++)

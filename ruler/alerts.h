@@ -51,6 +51,9 @@ int alerts_take(struct alert_list *list, const struct rule *rule, const struct q
 void alerts_resolve_all(struct alert_list *list, int64_t now);
 /* Removes resolved alerts that each way in `ways`, a set of 1 << WAY, has sent. */
 void alerts_forget_sent(struct alert_list *list, unsigned ways);
+/* Moves times ahead of `now` to `now`, because the clock was set back. The time at which a firing alert began stays: it is
+ * part of the id. */
+void alerts_set_back(struct alert_list *list, int64_t now);
 void alerts_sort(struct alert_list *list); /* restores the order of keys after alert_read */
 void alerts_free(struct alert_list *list);
 

@@ -19,7 +19,7 @@ struct turn {
     struct event *timer;
     uint64_t hash;
     struct http_call *call; /* NULL: no evaluation in progress */
-    int64_t seen, slot;     /* the latest slot, and that of the evaluation in progress */
+    int64_t seen, slot;     /* the latest slot, and that of the latest evaluation; 0: none yet */
     size_t at;              /* index of the rule in progress */
     usec_t began;
     struct recorded_lines lines;
@@ -30,6 +30,8 @@ struct evaluator {
     struct turn *turns;
     size_t n;
     int64_t failure_for; /* of the book */
+    int64_t
+        floor; /* lines of slots at or below it are dropped: the latest slot before the clock was set back */
     struct stats_counter *evaluations, *failures, *skipped;
 };
 
@@ -39,7 +41,7 @@ static void finish(struct turn *t)
 {
     struct evaluator *e = t->evaluator;
     rule_book_end(t->run, e->failure_for, t->slot);
-    if (e->config.outbox && t->lines.n > 0)
+    if (e->config.outbox && t->lines.n > 0 && t->slot > e->floor)
         outbox_add(e->config.outbox, 0, t->slot, &t->lines.text, t->lines.n);
     buf_free(&t->lines.text);
     t->lines.n = 0;
@@ -100,8 +102,12 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     int64_t interval = t->run->group->interval, offset = (int64_t)(t->hash % (uint64_t)interval);
     int64_t slot = (now - offset) / interval * interval + offset, sleep = slot + interval - now;
     (void)fd, (void)what;
-    if (slot > t->seen && slot > t->run->last) {
-        uint64_t missed = t->seen > 0 ? (uint64_t)((slot - t->seen) / interval - 1) : 0;
+    if (t->seen - slot > interval) { /* the clock was set back */
+        t->evaluator->floor = t->seen > t->evaluator->floor ? t->seen : t->evaluator->floor;
+        t->seen = slot - interval;
+    }
+    if (slot > t->seen) {
+        uint64_t missed = t->slot > 0 ? (uint64_t)((slot - t->seen) / interval - 1) : 0;
         stats_add(t->evaluator->skipped, missed + (t->call != NULL));
         t->seen = slot;
         if (!t->call && t->run->group->n_rules > 0) {
@@ -138,6 +144,7 @@ void evaluator_set(struct evaluator *e, struct rule_book *book)
         char *id = mem_printf("%s;%s", g->file, g->name);
         t->evaluator = e;
         t->run = &book->runs[i];
+        t->seen = t->run->last;
         t->hash = XXH3_64bits(id, strlen(id));
         t->timer = evtimer_new(daemon_base(e->config.daemon), on_timer, t);
         free(id);

@@ -5,7 +5,8 @@
  * 2. Slots that a group cannot serve, because an evaluation lasts, are skipped and counted. A slot is evaluated once.
  * 3. The lines of an evaluation are published as one piece.
  *
- * Slots follow the daemon's trusted time. */
+ * Slots follow the daemon's trusted time. After the clock was set back by more than an interval, slots come again for the
+ * alerts. Lines of slots that may have been published are dropped. */
 #ifndef MILLRACE_EVALUATOR_H
 #define MILLRACE_EVALUATOR_H
 

@@ -44,6 +44,7 @@ static_assert(offsetof(struct wiring, ruler) == 0, "handlers get the address of 
 static void note_change(struct alert_list *list, void *arg)
 {
     struct wiring *w = arg;
+    alerts_set_back(list, ruler_now(&w->ruler));
     alerts_forget_sent(list, w->way_set);
     w->ruler.is_changed = w->ruler.is_changed || list->is_changed;
     list->is_changed = false;
@@ -86,7 +87,8 @@ static struct bytes compose(void *arg)
     int64_t now = ruler_now(&w->ruler);
     rule_book_each(w->ruler.book, collect, &way->batch);
     alert_messages_begin(&way->batch, way->way, &w->rules, &w->ruler.silences, now, PUT_MAX);
-    if (way->way == WAY_NOTICES && w->rules.heartbeat > 0 && now - w->heartbeat_at >= w->rules.heartbeat)
+    if (way->way == WAY_NOTICES && w->rules.heartbeat > 0 &&
+        (now - w->heartbeat_at >= w->rules.heartbeat || now < w->heartbeat_at))
         alert_messages_heartbeat(&way->batch, now);
     if (way->batch.lines.len == 0)
         alert_messages_end(&way->batch, way->way, false, now);

@@ -183,6 +183,7 @@ static bool restore_group(const struct json_doc *d, size_t i, void *arg)
     (void)i;
     r->group = NULL;
     r->last = (int64_t)json_doc_number(d, "/last");
+    r->last = r->last < r->now ? r->last : r->now; /* the clock may have been set back */
     for (size_t k = 0; k < b->groups.n; k++)
         if (bytes_equal_str(file, b->groups.all[k].file) && bytes_equal_str(name, b->groups.all[k].name))
             r->group = &b->runs[k];

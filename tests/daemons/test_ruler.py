@@ -8,6 +8,7 @@ import signal
 import time
 
 import harness
+from clocks import Clocks
 from harness import query, request, wait_until
 from metrics_target import Target
 from ruler_case import RULE, RulerTest
@@ -250,7 +251,62 @@ class State(RulerTest):
             self.assertIn(b"state.json: not a state of this version; delete it", run.stderr)
 
 
+class Clock(RulerTest):
+    def test_a_clock_that_is_set_back_by_a_day(self):
+        """Alerts, their repetitions and the heartbeat continue at once, also after a restart, and no alert ends before it starts."""
+        clocks, notices, alertmanager = Clocks(self), Sink(self), Sink(self)
+        clocks.set(wall=86400)
+        self.simplequeue()
+        self.write_rules(RULE, "{alert: Later, expr: later, for: 1s}", interval="200ms")
+        self.source.answers.update(down=DOWN, later=[])
+        args = ["--notice-queue=notices", "--alertmanager-queue=am", "--resend-delay=200ms", "--heartbeat=200ms"]
+        ruler = self.ruler(*args, env=clocks.env)
+        self.send("notices", notices.url)
+        self.send("am", alertmanager.url)
+
+        def wait_notice(part):
+            wait_until(lambda: any(part in json.loads(body)["title"] for body in notices.taken()), lambda: (part, notices.taken()))
+        wait_notice("[FIRING:1] Down job=web")
+        self.source.answers["later"] = [({"job": "a"}, 1)]
+        self.wait_state(ruler, "pending", alertname="Later")
+        ruler.kill9()
+        clocks.set(wall=0)
+        ruler = self.ruler(*args, env=clocks.env)
+        self.wait_state(ruler, "firing", alertname="Later")
+        clocks.set(wall=-86400)
+        wait_until(lambda: ruler.stats()["clock_jumps_total"] == 1, "the jump to be noticed")
+        self.source.answers["down"] = DOWN + [({"job": "db"}, 1)]
+        wait_notice("[FIRING:2] Down")
+        n, beats = len(alertmanager.taken()), sum(b"Watchdog" in body for body in notices.taken())
+        wait_until(lambda: len(alertmanager.taken()) > n + 5, "messages to Alertmanager")
+        wait_until(lambda: sum(b"Watchdog" in body for body in notices.taken()) > beats + 2, "heartbeats")
+        self.source.answers["down"] = []
+        wait_notice("[RESOLVED] Down")
+        for body in alertmanager.taken():
+            alert = json.loads(body)[0]
+            self.assertLessEqual(alert["startsAt"], alert["endsAt"])
+
+
 class Recorded(RulerTest):
+    def test_a_clock_that_is_set_back(self):
+        """Rules are evaluated at once; their samples are published once the times are over, so that no time comes again."""
+        clocks = Clocks(self)
+        self.pubsub_url = "unix:" + self.path("p.sock")
+        self.start("pubsub", "--data-dir=" + self.path("p"), "--sync=never", listen=self.pubsub_url)
+        self.write_rules("{record: 'a:b', expr: total}", RULE, interval="200ms")
+        self.source.answers["total"] = [({}, 1)]
+        ruler = self.ruler("--pubsub-url=" + self.pubsub_url, "--stream=metrics", env=clocks.env)
+        wait_until(lambda: len(self.lines()) > 5, "samples")
+        clocks.set(wall=-4)
+        wait_until(lambda: ruler.stats()["clock_jumps_total"] == 1, "the jump to be noticed")
+        self.source.answers["down"] = DOWN
+        self.wait_state(ruler, "firing", job="web")
+        ruler.process.send_signal(signal.SIGHUP)  # the new evaluator knows which samples are published
+        n = len(self.lines())
+        wait_until(lambda: len(self.lines()) > n + 5, "samples once the times are over")
+        times = [line["t"] for line in self.lines() if line["labels"]["__name__"] == "a:b"]
+        self.assertEqual(times, sorted(set(times)))
+
     def lines(self):
         reply = request(self.pubsub_url, "GET", "/sub?" + query(stream="metrics", from_="earliest", follow=0))
         return [] if reply.status == 404 else [json.loads(line) for line in reply.body.splitlines()]
