@@ -2,11 +2,16 @@
 the states of alerts by a clock of its own."""
 # parts: 2
 import collections
+import email
+import email.policy
 import json
 import os
+import shlex
 import signal
+import subprocess
 import time
 
+import guide
 import harness
 from clocks import Clocks
 from harness import query, request, wait_until
@@ -285,6 +290,24 @@ class Clock(RulerTest):
         for body in alertmanager.taken():
             alert = json.loads(body)[0]
             self.assertLessEqual(alert["startsAt"], alert["endsAt"])
+
+
+class Mail(harness.MillraceTest):
+    def test_hostile_labels_add_no_header(self):
+        """The program and the command of the guide, with texts that a shell, a header and sendmail could take as more than text."""
+        blocks = guide.blocks("docs/guide", "alerts.md")
+        self.write("mail.py", "\n".join(next(b.lines for b in blocks if b.lines[0].startswith("import json"))))
+        line = next(line for b in blocks for line in b.lines if "--command=" in line)
+        command = shlex.split(line)[3].partition("=")[2].replace("/usr/sbin/sendmail", "./sendmail")
+        self.write("sendmail", "#!/bin/sh\necho \"$@\" > args; cat > mail\n")
+        os.chmod(self.path("sendmail"), 0o755)
+        title, summary = "[FIRING:1] Down job=\\nBcc: b\\c $(date) `date` \u00e9" + " word" * 50, "one\n.\nBcc: \u00e9 end"
+        notice = {"title": title, "alerts": [{"status": "firing", "startsAt": "2026-12-01T00:00:00.000Z", "annotations": {"summary": summary}, "labels": {"a": "\n"}}]}
+        subprocess.run(["/bin/sh", "-c", command], input=json.dumps(notice).encode(), cwd=self.path(), check=True)
+        mail = email.message_from_bytes(harness.read_file(self.path("mail")), policy=email.policy.default)
+        self.assertEqual((mail["To"], mail["Subject"], mail["Bcc"]), ("ops@example.org", title, None))
+        self.assertIn(summary, mail.get_content())
+        self.assertIn(b"-i", harness.read_file(self.path("args")), "otherwise a line with a period ends the mail")
 
 
 class Recorded(RulerTest):
