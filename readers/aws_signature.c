@@ -48,28 +48,6 @@ static void append_digest(struct buf *out, struct digest d)
     buf_append_hex(out, digest_bytes(&d));
 }
 
-static int compare_parameters(const void *a, const void *b)
-{
-    const struct bytes *left = a, *right = b;
-    return bytes_compare_ended(*left, *right, '='); /* a name without a value sorts as NAME= */
-}
-
-/* Appends the query's parameters in the order of names. */
-static void append_query(const char *query, struct buf *out)
-{
-    struct bytes all[64], word;
-    size_t n = 0;
-    while (n < 64 && bytes_next_word(&query, "&", &word))
-        all[n++] = word;
-    if (n > 1)
-        qsort(all, n, sizeof *all, compare_parameters);
-    for (size_t i = 0; i < n; i++) {
-        buf_append_str(out, i > 0 ? "&" : "");
-        buf_append_bytes(out, all[i]);
-        buf_append_str(out, memchr(all[i].ptr, '=', all[i].len) ? "" : "=");
-    }
-}
-
 /* Returns the names of the signed headers. */
 static const char *append_headers(
     const struct aws_keys *keys, const struct aws_request *r, const char *date, struct buf *out)
@@ -93,11 +71,7 @@ void aws_sign(const struct aws_keys *keys, const struct aws_request *r, usec_t t
     struct buf text = {0};
     strftime(date, sizeof date, "%Y%m%dT%H%M%SZ", gmtime_r(&seconds, &tm));
     snprintf(scope, sizeof scope, "%.8s/%s/%s/aws4_request", date, r->region, r->service);
-    const char *query = strchr(r->target, '?');
-    size_t path = query ? (size_t)(query - r->target) : strlen(r->target);
-    buf_printf(&text, "%s\n%.*s\n", r->method, (int)path, r->target);
-    append_query(query ? query + 1 : "", &text);
-    buf_append_char(&text, '\n');
+    buf_printf(&text, "%s\n/\n\n", r->method);
     const char *names = append_headers(keys, r, date, &text);
     buf_printf(&text, "\n%s\n", names);
     append_digest(&text, hash(r->body));

@@ -1,9 +1,8 @@
 /* aws_signature: signs a request by AWS Signature Version 4.
  *
- * The signature covers the method, the target, the headers host, x-amz-date, content-type and x-amz-security-token, and the
+ * The target is /. The signature covers the method, the target, the headers host, x-amz-date, content-type and x-amz-security-token, and the
  * body. The service refuses a signature whose time differs from its own by more than a few minutes.
- *
- * A path must already be in its canonical form: no empty, `.` and `..` segments. */
+ */
 #ifndef MILLRACE_AWS_SIGNATURE_H
 #define MILLRACE_AWS_SIGNATURE_H
 
@@ -21,7 +20,6 @@ struct aws_keys {
 
 struct aws_request {
     const char *region, *service, *method, *host;
-    const char *target;       /* path and query, percent-encoded */
     const char *content_type; /* NULL: none */
     struct bytes body;
 };

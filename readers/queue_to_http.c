@@ -138,6 +138,7 @@ static int check(struct options *o, struct error *error)
     if (!pool)
         return options_refuse(o, "destination", error, "%s", error->text);
     bool post = strcmp(options_string(o, "method"), "POST") == 0;
+    struct buf target = {0};
     int rc = 0;
     for (size_t i = 0; i < http_pool_size(pool) && rc == 0; i++) {
         const struct http_pool_host *h = http_pool_at(pool, i);
@@ -147,9 +148,13 @@ static int check(struct options *o, struct error *error)
             wrong = "with method GET the target must contain %s";
         else if (placeholder && options_int(o, "batch") > 1)
             wrong = "a target with %s takes one message: batch must be 1";
+        http_pool_fill_target(h, BYTES_NONE, &target);
+        if (options_text(o, "sns_topic") && strcmp(target.ptr, "/") != 0)
+            wrong = "with sns_topic the address has neither a path nor a query";
         if (wrong)
             rc = options_refuse(o, "destination", error, "%s: %s", http_pool_host_url(h), wrong);
     }
+    buf_free(&target);
     http_pool_free(&pool);
     return rc;
 }
@@ -229,8 +234,8 @@ static int make_publish(struct sending *g, struct dispatcher *x, struct dispatch
     char *id = mem_printf("%s-%" PRIu64, dispatcher_queue_id(x), run->messages[0]->id);
     sns_append_body(s->sns_topic, run->messages[0]->text, id, &g->body);
     free(id);
-    if (sns_append_headers(s->sns_topic, s->credentials, http_pool_host_header(g->host), g->target.ptr,
-            buf_bytes(&g->body), clock_wall(), &g->headers, &error) == 0)
+    if (sns_append_headers(s->sns_topic, s->credentials, http_pool_host_header(g->host), buf_bytes(&g->body),
+            clock_wall(), &g->headers, &error) == 0)
         return 0;
     g->run = NULL;
     dispatcher_down(x, run, error.text, QUEUEREADER_BACKOFF);

@@ -44,8 +44,8 @@ void sns_append_body(const char *topic, struct bytes message, const char *id, st
     append_field(body, "&MessageDeduplicationId=", bytes_str(id));
 }
 
-int sns_append_headers(const char *topic, const char *credentials_file, struct bytes host, const char *target,
-    struct bytes body, usec_t time, struct buf *headers, struct error *error)
+int sns_append_headers(const char *topic, const char *credentials_file, struct bytes host, struct bytes body,
+    usec_t time, struct buf *headers, struct error *error)
 {
     struct bytes parts[PARTS];
     struct aws_keys keys;
@@ -57,7 +57,6 @@ int sns_append_headers(const char *topic, const char *credentials_file, struct b
             .service = "sns",
             .method = "POST",
             .host = host_text,
-            .target = target,
             .content_type = SNS_CONTENT_TYPE,
             .body = body},
         time, headers);

@@ -16,7 +16,7 @@ bool sns_topic_is_valid(const char *topic);
 /* Appends the body. `id` is unique to the message. */
 void sns_append_body(const char *topic, struct bytes message, const char *id, struct buf *body);
 /* Appends the header lines of the signature, without a NUL. Reads the keys from the file. Returns 0, or -1 with the error. */
-int sns_append_headers(const char *topic, const char *credentials_file, struct bytes host, const char *target,
-    struct bytes body, usec_t time, struct buf *headers, struct error *error);
+int sns_append_headers(const char *topic, const char *credentials_file, struct bytes host, struct bytes body,
+    usec_t time, struct buf *headers, struct error *error);
 
 #endif

@@ -13,10 +13,10 @@ from to_http_case import ToHttp
 ID, SECRET, TOPIC = "AKIDEXAMPLE", "wJalr/XUtn+FEMI", "arn:aws:sns:eu-west-1:123456789012:alerts"
 
 
-def signature(secret, region, headers, body, target="/"):
+def signature(secret, region, headers, body):
     """Signature Version 4 of a POST with the headers that Authorization names, by the text of AWS's documentation."""
     scope, names = re.search(r"Credential=[^/]+/(\S+), SignedHeaders=(\S+),", headers["authorization"]).groups()
-    canonical = "\n".join(["POST", target, "", *("%s:%s" % (name, headers[name]) for name in names.split(";")), "", names, hashlib.sha256(body).hexdigest()])
+    canonical = "\n".join(["POST", "/", "", *("%s:%s" % (name, headers[name]) for name in names.split(";")), "", names, hashlib.sha256(body).hexdigest()])
     text = "\n".join(["AWS4-HMAC-SHA256", headers["x-amz-date"], scope, hashlib.sha256(canonical.encode()).hexdigest()])
     key = ("AWS4" + secret).encode()
     for part in (headers["x-amz-date"][:8], region, "sns", "aws4_request"):
@@ -81,7 +81,9 @@ class Sns(ToHttp):
         keys = "--aws-credentials-file=" + self.keys()
         for args, text in ((["--sns-topic=alerts", keys], b"is not arn:aws:sns:REGION:ACCOUNT:NAME"), (["--sns-topic=" + TOPIC + ":x", keys], b"is not arn"),
                            (["--sns-topic=" + TOPIC], b"required with sns_topic"), (["--sns-topic=" + TOPIC, keys, "--batch=2"], b"requires batch 1"),
-                           (["--sns-topic=" + TOPIC, keys, "--destination-token-file=x"], b"excludes %s"), ([keys], b"needs --sns-topic")):
+                           (["--sns-topic=" + TOPIC, keys, "--destination-token-file=x"], b"excludes %s"), ([keys], b"needs --sns-topic"),
+                           (["--sns-topic=" + TOPIC, keys, "--destination=http://127.0.0.1:9/a%20b"], b"neither a path nor a query"),
+                           (["--sns-topic=" + TOPIC, keys, "--destination=http://127.0.0.1:9/?a=b"], b"neither a path nor a query")):
             run = self.run_program("queue_to_http", "--check-config", "--destination=http://127.0.0.1:9", *args)
             self.assertIn(run.returncode, (64, 78), (args, run.stderr))
             self.assertIn(text, run.stderr)
