@@ -87,6 +87,19 @@ static bool read_time(const struct json_doc *d, const char *pointer, int64_t fal
     return is_good;
 }
 
+static bool matches(const struct silence *s, const struct label_set *labels)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        const struct silence_matcher *m = &s->matchers[i];
+        struct bytes value = label_set_get(labels, bytes_str(m->name));
+        bool is_equal = m->pattern ? text_pattern_find(m->pattern, value) == TEXT_PATTERN_FOUND
+                                   : bytes_equal_str(value, m->value);
+        if (is_equal != m->is_equal)
+            return false;
+    }
+    return true;
+}
+
 static int read_silence(struct silence *s, const struct json_doc *d, int64_t now, struct error *error)
 {
     struct matcher_reading r = {s, error};
@@ -105,9 +118,12 @@ static int read_silence(struct silence *s, const struct json_doc *d, int64_t now
     if (!read_time(d, "/startsAt", now, &s->starts) || !read_time(d, "/endsAt", -1, &s->ends))
         return error_set(
             error, -1, "startsAt and endsAt are times such as 2026-12-01T00:00:00Z; endsAt is required");
-    return s->ends > now && s->ends > s->starts
-               ? 0
-               : error_set(error, -1, "endsAt is not after startsAt and the present");
+    if (s->ends <= now || s->ends <= s->starts)
+        return error_set(error, -1, "endsAt is not after startsAt and the present");
+    return matches(s, &(struct label_set){0}) ? error_set(error, -1,
+                                                    "the matchers match every alert without these labels; "
+                                                    "add one that does not match an empty text")
+                                              : 0;
 }
 
 int silences_add(
@@ -151,19 +167,6 @@ bool silences_expire(struct silences *s, int64_t now)
         if (s->all[i]->ends <= now)
             remove_at(s, i);
     return s->n < n;
-}
-
-static bool matches(const struct silence *s, const struct label_set *labels)
-{
-    for (size_t i = 0; i < s->n; i++) {
-        const struct silence_matcher *m = &s->matchers[i];
-        struct bytes value = label_set_get(labels, bytes_str(m->name));
-        bool is_equal = m->pattern ? text_pattern_find(m->pattern, value) == TEXT_PATTERN_FOUND
-                                   : bytes_equal_str(value, m->value);
-        if (is_equal != m->is_equal)
-            return false;
-    }
-    return true;
 }
 
 bool silences_match(const struct silences *s, const struct label_set *labels, int64_t now)

@@ -5,7 +5,7 @@
  *
  * The form is that of Alertmanager. `startsAt` (default: now), `isRegex` (false), `isEqual` (true), createdBy and comment may
  * be absent. An alert is silenced if all matchers of a silence match. A label that the alert does not have is an empty text,
- * and a pattern matches the whole value. A pattern that takes too many steps does not match. */
+ * and a pattern matches the whole value. A silence that matches an alert without labels is refused. A pattern that takes too many steps does not match. */
 #ifndef MILLRACE_SILENCES_H
 #define MILLRACE_SILENCES_H
 

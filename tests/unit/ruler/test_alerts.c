@@ -404,6 +404,15 @@ static void silenced(void **state)
             "endsAt is not after startsAt and the present"},
         {"{\"matchers\":[{\"name\":\"a\",\"value\":\"\"}],\"endsAt\":\"soon\"}",
             "startsAt and endsAt are times such as 2026-12-01T00:00:00Z; endsAt is required"}};
+    for (size_t i = 0; i < 3; i++) { /* they would silence every alert, for example of a mistyped label */
+        static const char *const matchers[] = {
+            "\"value\":\"\"", "\"value\":\".*\",\"isRegex\":true", "\"value\":\"x\",\"isEqual\":false"};
+        char *text = mem_printf(
+            "{\"matchers\":[{\"name\":\"jbo\",%s}],\"endsAt\":\"2033-01-01T00:00:00Z\"}", matchers[i]);
+        assert_null(silence(&w, text, 0));
+        assert_non_null(strstr(w.error.text, "match every alert"));
+        free(text);
+    }
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_null(silence(&w, bad[i][0], 0));
         assert_string_equal(w.error.text, bad[i][1]);
