@@ -172,8 +172,7 @@ static enum filter_result reserve(struct mark_store *s, uint64_t bytes, struct e
     uint64_t end = (bytes / RESERVE_STEP + 1) * RESERVE_STEP;
     if (end <= s->reserved)
         return FILTER_OK;
-    if (io_allocate(s->reserve, 0, (off_t)s->reserved, (off_t)(end - s->reserved)) != 0 &&
-        errno != EOPNOTSUPP && errno != ENOSYS)
+    if (io_extend(s->reserve, (off_t)s->reserved, (off_t)end) != 0 && errno != EOPNOTSUPP && errno != ENOSYS)
         return (enum filter_result)error_errno(
             error, errno_is_full(errno) ? FILTER_NO_SPACE : FILTER_FAILED, "cannot reserve disk space");
     s->reserved = end;

@@ -75,6 +75,16 @@ int io_allocate(int fd, int mode, off_t from, off_t n)
     return did;
 }
 
+int io_extend(int fd, off_t from, off_t to)
+{
+    if (io_allocate(fd, 0, from, to - from) == 0)
+        return 0;
+    int saved = errno;
+    (void)!io->ftruncate(fd, from);
+    errno = saved;
+    return -1;
+}
+
 int io_write_all(int fd, const void *p, size_t n, off_t at)
 {
     const char *from = p;

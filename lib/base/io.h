@@ -48,6 +48,9 @@ int io_write_all(int fd, const void *p, size_t n, off_t at);
 int io_write_parts(int fd, const struct iovec *parts, size_t n, off_t at);
 /* Calls fallocate, and repeats the call after a signal. */
 int io_allocate(int fd, int mode, off_t from, off_t n);
+/* Allocates a file's bytes from `from` to `to`. After a failure, the file ends at `from`, because some file systems keep the
+ * blocks of an allocation that finds too few. */
+int io_extend(int fd, off_t from, off_t to);
 /* Appends the content of a file or a pipe to `out`. errno is EFBIG if the file has more than `max` bytes. */
 int io_read_file(const char *path, size_t max, struct buf *out);
 /* As io_read_file, but refuses other files than regular ones (EINVAL). So a pipe without a writer does not block. */

@@ -81,7 +81,7 @@ static const char *apply(const struct filter *f, const struct filter_log *log)
 
 static int grow(const struct filter *f, uint64_t from, uint64_t to)
 {
-    int r = io_allocate(f->fd, 0, (off_t)from, (off_t)(to - from));
+    int r = io_extend(f->fd, (off_t)from, (off_t)to);
     return r != 0 && (errno == EOPNOTSUPP || errno == ENOSYS) ? io->ftruncate(f->fd, (off_t)to) : r;
 }
 
@@ -219,7 +219,8 @@ enum filter_result filter_file_reserve(struct filter *f, uint64_t end, struct er
 {
     if (end <= f->reserved)
         return FILTER_OK;
-    if (grow(f, filter_header_place(&f->h, f->h.n_layers), end) != 0)
+    uint64_t used = filter_header_place(&f->h, f->h.n_layers);
+    if (grow(f, f->reserved > used ? f->reserved : used, end) != 0)
         return failed(f, "extend the file", error);
     f->reserved = end;
     return FILTER_OK;

@@ -8,7 +8,7 @@ import shutil
 import threading
 
 from harness import UNREACHABLE, MillraceTest, main, query, rounds, seeded, wait_until
-from small_disk import SmallDisk
+from small_disk import Ext4Disk, SmallDisk
 
 LINES = "application/x-ndjson"
 
@@ -261,6 +261,24 @@ class TestFiles(SpamfilterTest):
         d = self.start("spamfilter", "--data-dir=" + disk.path("marks"))
         self.assertTrue(self.check(d, "a.example")["marked"] and self.check(d, "c.example")["marked"])
 
+    def test_a_refused_update_takes_no_space(self):
+        """Neither the space of a sync nor of a layer is taken in part, so that smaller updates are accepted beside it."""
+        disk = Ext4Disk(self, 24 << 20)
+        options = "--sync-every=1h", "--min-free=0", "--recent=64K"
+
+        def refuse(d):
+            free = disk.free
+            reply = d.post("/add", "\n".join("b%d.example\t2" % i for i in range(5000)))
+            self.assertEqual((reply.status, reply.json()["code"]), (503, "storage-full"))
+            self.assertGreater(disk.free, free // 2)
+
+        refuse(self.start("spamfilter", "--data-dir=" + disk.path("layer"), "--capacity=10000000", *options))
+        d = self.start("spamfilter", "--data-dir=" + disk.path("sync"), "--capacity=100000", *options)
+        self.lines(d, "/add", "a.example\t1")
+        disk.take_the_rest()
+        disk.leave(d.stats()["layer_list"][0]["bytes"] // 2)
+        refuse(d)
+        self.lines(d, "/add", "c.example\t3")
 
     def test_journal_and_sync_never_fill_the_disk_together(self):
         """Without free space from outside, spamfilter syncs the accepted updates and accepts further ones, also after a kill."""

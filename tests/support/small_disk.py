@@ -1,5 +1,6 @@
 """A file system of a few MiB under a test's directory, to be filled and emptied. Without the right to mount, the test is skipped."""
 import os
+import shutil
 import subprocess
 
 
@@ -10,6 +11,11 @@ class SmallDisk:
         if self.mount("size=" + size, "tmpfs").returncode:
             test.skipTest("no right to mount a tmpfs")
         test.addCleanup(subprocess.run, ["umount", "-l", self.directory], check=True)  # daemons may still be there
+
+    @property
+    def free(self):
+        st = os.statvfs(self.directory)
+        return st.f_bavail * st.f_frsize
 
     def mount(self, options, *device):
         return subprocess.run(["mount", "-t", "tmpfs", "-o", options, *device, self.directory], capture_output=True)
@@ -40,3 +46,18 @@ class SmallDisk:
 
     def grow(self, size):
         self.mount("remount,size=" + size).check_returncode()
+
+
+class Ext4Disk(SmallDisk):
+    """Unlike tmpfs, ext4 keeps the blocks of an allocation that finds too few."""
+    def __init__(self, test, size, name="disk"):
+        self.image = test.path(name + ".ext4")
+        with open(self.image, "wb") as image:
+            image.truncate(size)
+        if not shutil.which("mkfs.ext4"):
+            test.skipTest("mkfs.ext4 is not installed")
+        subprocess.run(["mkfs.ext4", "-q", "-m", "0", self.image], check=True)
+        super().__init__(test, "", name)
+
+    def mount(self, options, *device):
+        return subprocess.run(["mount", "-o", "loop", self.image, self.directory], capture_output=True)
