@@ -201,7 +201,12 @@ static void handle_sql(struct http_request *req, void *ctx)
 
 static void handle_metrics(struct http_request *req, void *ctx)
 {
-    metrics_proxy_pass(((struct api *)ctx)->metricdb, req);
+    metrics_proxy_pass(((struct api *)ctx)->metricdb, "metricdb", req);
+}
+
+static void handle_rules(struct http_request *req, void *ctx)
+{
+    metrics_proxy_pass(((struct api *)ctx)->ruler, "ruler", req);
 }
 
 const struct http_route api_routes[] = {
@@ -256,6 +261,10 @@ const struct http_route api_routes[] = {
     HTTP_ROUTE("/v1/incr", HTTP_GET_ | HTTP_POST_, HTTP_ROUTE_NO_HEAD | HTTP_ROUTE_WRITES, events_incr,
         "ns key sub n queue producer mark next",
         "ns=&key=: put n= events (default 1) that count under this key onto the local queue"),
+    HTTP_ROUTE("/api/v1/rules", HTTP_GET_ | HTTP_POST_, 0, handle_rules, NULL,
+        "the rules of the ruler and their alerts"),
+    HTTP_ROUTE("/api/v1/alerts", HTTP_GET_ | HTTP_POST_, 0, handle_rules, NULL,
+        "the pending and firing alerts of the ruler"),
     HTTP_ROUTE("/api/v1/*", HTTP_GET_ | HTTP_POST_, 0, handle_metrics, NULL,
         "Prometheus' HTTP API over the metrics of metricdb"),
     HTTP_ROUTE("/reload", HTTP_GET_ | HTTP_POST_, HTTP_ROUTE_OPEN, archive_reload, "format",

@@ -35,8 +35,8 @@ struct api {
     struct event_body *event_body;
     struct door *door; /* NULL: none */
     struct stats_counter *refused_events;
-    struct http_client *pubsub;   /* client that `live` uses */
-    struct http_client *metricdb; /* NULL: none */
+    struct http_client *pubsub;           /* client that `live` uses */
+    struct http_client *metricdb, *ruler; /* NULL: none */
     struct live *live;
     struct pipeline *pipeline;
     struct page *page;

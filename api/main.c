@@ -38,7 +38,7 @@ static const struct option_row options[] = {
     PEER_OPTIONS("spamfilter", "spamfilter", ", for the web page"),
     PEER_OPTIONS("metricdb", "metricdb", ", for /api/v1 and the web page"),
     PEER_OPTIONS("scraper", "scraper", ", for the web page"),
-    PEER_OPTIONS("ruler", "ruler", ", for the web page"),
+    PEER_OPTIONS("ruler", "ruler", ", for /api/v1/rules, /api/v1/alerts and the web page"),
     PEER_OPTIONS("nats_to_pubsub", "nats_to_pubsub", ", for the web page"),
     {.name = "run_file",
         .type = OPTION_STRING,
@@ -187,6 +187,7 @@ static void api_stop(void *ctx)
     http_client_free(&api->queue);
     http_client_free(&api->pubsub);
     http_client_free(&api->metricdb);
+    http_client_free(&api->ruler);
     live_free(&api->live);
     pipeline_free(&api->pipeline);
     for (size_t i = 0; i < api->cells.n; i++)
@@ -328,12 +329,31 @@ static int add_member(struct daemon *d, struct pipeline_config *config, const ch
     return m->client ? 0 : EX_CONFIG;
 }
 
+/* Returns whether the pipeline runs with the daemon. */
+static bool has_peer(const struct options *o, const char *name)
+{
+    return peer_is_wanted(options_config(o), name) || options_text(o, peer_named(name)->setting);
+}
+
+/* Opens the client of a daemon to which metrics_proxy passes requests, unless the pipeline runs without it. */
+static int connect_metrics(struct daemon *d, const char *name, const char *token_file,
+    struct http_client **client, struct error *error)
+{
+    struct options *o = daemon_options(d);
+    if (!has_peer(o, name))
+        return 0;
+    *client = daemon_client_new(d, options_text(o, token_file),
+        &(struct http_client_config){.url = peer_url(o, name), .max_connections = METRICS_REQUESTS_MAX},
+        error);
+    return *client ? 0 : EX_CONFIG;
+}
+
 /* Adds a daemon of the pipeline, unless the pipeline runs without it. */
 static int add_peer(struct daemon *d, struct pipeline_config *config, const char *name,
     const char *token_file, struct error *error)
 {
     struct options *o = daemon_options(d);
-    if (!peer_is_wanted(options_config(o), name) && !options_text(o, peer_named(name)->setting))
+    if (!has_peer(o, name))
         return 0;
     return add_member(d, config, name, "", peer_url(o, name), options_text(o, token_file), error);
 }
@@ -382,6 +402,8 @@ static int open_page(struct daemon *d, struct api *api, struct error *error)
         status = add_peer(d, &members, "metricdb", "metricdb_token_file", error);
     if (status == 0)
         status = add_peer(d, &members, "scraper", "scraper_token_file", error);
+    if (status == 0)
+        status = add_peer(d, &members, "ruler", "ruler_token_file", error);
     api->pipeline = pipeline_new(&members);
     return status;
 }
@@ -420,12 +442,10 @@ static int api_start(struct daemon *d, void **ctx, struct error *error)
             error);
         status = api->queue ? 0 : EX_CONFIG;
     }
-    if (status == 0 && (peer_is_wanted(options_config(o), "metricdb") || options_text(o, "metricdb_url")) &&
-        !(api->metricdb = daemon_client_new(d, options_text(o, "metricdb_token_file"),
-              &(struct http_client_config){
-                  .url = peer_url(o, "metricdb"), .max_connections = METRICS_REQUESTS_MAX},
-              error)))
-        status = EX_CONFIG;
+    if (status == 0)
+        status = connect_metrics(d, "metricdb", "metricdb_token_file", &api->metricdb, error);
+    if (status == 0)
+        status = connect_metrics(d, "ruler", "ruler_token_file", &api->ruler, error);
     if (status == 0)
         status = open_page(d, api, error);
     char dir[PATH_MAX];

@@ -2,10 +2,11 @@
 
 #include <stdlib.h>
 
-/* The call to metricdb owns the struct: on_done frees it. */
+/* The call to the daemon owns the struct: on_done frees it. */
 struct passed {
     struct http_request *req; /* NULL: the client has disconnected */
     struct http_call *call;
+    const char *name; /* of the daemon */
     bool has_begun;
 };
 
@@ -50,12 +51,12 @@ static void on_done(enum http_client_result result, const struct http_reply_view
     else if (p->req && p->has_begun)
         http_stream_abort(p->req);
     else if (p->req && reply->status == 401) /* the API's own token is right */
-        http_problem(p->req, 503, "upstream-unavailable", "see [api] metricdb_token_file",
-            "metricdb refuses the token");
+        http_problem(p->req, 503, "upstream-unavailable",
+            "see metricdb_token_file and ruler_token_file under [api]", "%s refuses the token", p->name);
     else if (p->req && result == HTTP_CLIENT_OK)
         http_reply(p->req, reply->status, http_reply_header(reply, "Content-Type"), reply->body);
     else if (p->req)
-        http_problem(p->req, 503, "upstream-unavailable", "try again", "metricdb does not answer: %s",
+        http_problem(p->req, 503, "upstream-unavailable", "try again", "%s does not answer: %s", p->name,
             http_client_strerror(result));
     free(p);
 }
@@ -70,12 +71,13 @@ static void append_form(const struct url_query *query, struct buf *out)
     }
 }
 
-void metrics_proxy_pass(struct http_client *metricdb, struct http_request *req)
+void metrics_proxy_pass(struct http_client *daemon, const char *name, struct http_request *req)
 {
     struct buf target = {0}, form = {0};
-    if (!metricdb) {
-        http_problem(req, 404, "metrics-off", "add a section [metricdb], or set [api] metricdb_url",
-            "this pipeline has no metricdb");
+    if (!daemon) {
+        http_problem(req, 404, "metrics-off",
+            "add a section with the name of the daemon, or set its address under [api]",
+            "this pipeline has no %s", name);
         return;
     }
     if (!http_take_form(req))
@@ -89,18 +91,19 @@ void metrics_proxy_pass(struct http_client *metricdb, struct http_request *req)
     append_form(http_query(req), &form);
     struct passed *p = mem_zalloc(sizeof *p);
     p->req = req;
+    p->name = name;
     http_on_gone(req, on_gone, p);
     http_on_drain(req, METRICS_AHEAD / 2, on_drained, p);
-    p->call = http_client_request(metricdb, &(struct http_call_spec){.method = "POST",
-                                                .target = target.ptr,
-                                                .content_type = "application/x-www-form-urlencoded",
-                                                .body = buf_bytes(&form),
-                                                .timeout = METRICS_TIMEOUT,
-                                                .may_resend = true,
-                                                .arg = p,
-                                                .on_headers = on_headers,
-                                                .on_body = on_body,
-                                                .on_done = on_done});
+    p->call = http_client_request(daemon, &(struct http_call_spec){.method = "POST",
+                                              .target = target.ptr,
+                                              .content_type = "application/x-www-form-urlencoded",
+                                              .body = buf_bytes(&form),
+                                              .timeout = METRICS_TIMEOUT,
+                                              .may_resend = true,
+                                              .arg = p,
+                                              .on_headers = on_headers,
+                                              .on_body = on_body,
+                                              .on_done = on_done});
     http_set_long_poll(req);
     buf_free(&target);
     buf_free(&form);

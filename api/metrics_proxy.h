@@ -1,9 +1,9 @@
-/* metrics_proxy: passes requests for /api/v1/ on to metricdb, so that Grafana needs one address and one token.
+/* metrics_proxy: passes requests for /api/v1/ on to metricdb or the ruler, so that Grafana needs one address and one token.
  *
  * 1. A request becomes a POST with its parameters as a form. The reply is streamed, and at most METRICS_AHEAD bytes of it wait for
  *    a slow client.
- * 2. If the client disconnects, the request to metricdb is cancelled, and metricdb cancels the query.
- * 3. At most METRICS_REQUESTS_MAX requests are in progress. Further requests wait in their order. */
+ * 2. If the client disconnects, the request is cancelled, and metricdb cancels the query.
+ * 3. At most METRICS_REQUESTS_MAX requests to each daemon are in progress. Further requests wait in their order. */
 #ifndef MILLRACE_METRICS_PROXY_H
 #define MILLRACE_METRICS_PROXY_H
 
@@ -15,7 +15,8 @@
 #define METRICS_TIMEOUT                                                                                      \
     (600 * USEC_PER_SEC) /* until the headers of a reply; metricdb has a shorter timeout of its own */
 
-/* Answers the request. `metricdb` NULL: the pipeline has no metricdb, status 404. */
-void metrics_proxy_pass(struct http_client *metricdb, struct http_request *req);
+/* Answers the request with the reply of the daemon `name`, a string constant for errors. `daemon` NULL: the pipeline has no such
+ * daemon, status 404. */
+void metrics_proxy_pass(struct http_client *daemon, const char *name, struct http_request *req);
 
 #endif

@@ -89,9 +89,9 @@ static void on_silences(struct http_request *req, void *ctx)
 }
 
 const struct http_route ruler_routes[] = {
-    HTTP_ROUTE("/api/v1/rules", HTTP_GET_, HTTP_ROUTE_LENIENT, on_rules, "",
+    HTTP_ROUTE("/api/v1/rules", HTTP_GET_ | HTTP_POST_, HTTP_ROUTE_LENIENT, on_rules, "",
         "the rules and their alerts, as Prometheus gives them"),
-    HTTP_ROUTE("/api/v1/alerts", HTTP_GET_, HTTP_ROUTE_LENIENT, on_alerts, "",
+    HTTP_ROUTE("/api/v1/alerts", HTTP_GET_ | HTTP_POST_, HTTP_ROUTE_LENIENT, on_alerts, "",
         "pending and firing alerts, as Prometheus gives them"),
     {.path = "/silences",
         .methods = HTTP_GET_ | HTTP_POST_ | HTTP_DELETE_,

@@ -1,6 +1,8 @@
 """`millrace up` with [metricdb], [scraper] and [ruler]: rules over the pipeline's own metrics, whose results come back through the stream."""
 import json
 import os
+import re
+import signal
 import subprocess
 
 import harness
@@ -25,10 +27,35 @@ class OwnRules(MillraceTest):
         self.assertEqual([labels for labels, _ in series("jobs:up:count")], [{"__name__": "jobs:up:count"}])
         message = wait_until(lambda: request(pipeline.daemon_url("simplequeue"), "GET", "/get?queue=notices").body, "the notice")
         self.assertEqual(json.loads(message)["title"], "[FIRING:1] AllRun")
+        api, ruler = pipeline.daemon_url("api"), pipeline.daemon_url("ruler")
+        for method in ("GET", "POST"):  # Grafana asks the address of the API
+            for path, key in (("/api/v1/rules", "groups"), ("/api/v1/alerts", "alerts")):
+                found = [request(url, method, path + "?type=alert").json()["data"][key] for url in (ruler, api)]
+                self.assertEqual([len(f) for f in found], [1, 1], path)
+        self.assertIn("ruler", [d["name"] for d in request(api, "GET", "/v1/pipeline").json()["daemons"]])
         table = subprocess.run([program("millrace"), "status", "--config", config], capture_output=True).stdout.decode()
         self.assertRegex(table, r"(?m)^ruler +ready")
         self.assertEqual(pipeline.stop(), 0)
         self.assertTrue(os.path.exists(self.path("data", "ruler", "state.json")))
+
+    def test_the_sample_rules_see_a_daemon_that_is_down(self):
+        """The jobs of the scraper's own list differ from the job of prometheus.yml."""
+        with open(os.path.join(harness.ROOT, "etc", "prometheus", "millrace.rules.yml")) as f:
+            rules = self.write("rules.yml", re.sub(r"for: \w+", "for: 0s", f.read()))
+        config = self.write("pipeline.conf", pipeline_config(self.path("data")) + "[metricdb]\nport = 0\nresolution = 1s\n[scraper]\nport = 0\ninterval = 1s\n"
+                            "[ruler]\nport = 0\nfiles = %s\ninterval = 1s\nnotice_queue = notices\n" % rules)
+        pipeline = Pipeline(self, config, self.path("data"))
+        pipeline.wait_ready()
+        pid = pipeline.daemon_pid("sortdb")
+        os.kill(pid, signal.SIGSTOP)
+        self.addCleanup(os.kill, pid, signal.SIGCONT)
+
+        def down():
+            alerts = request(pipeline.daemon_url("ruler"), "GET", "/api/v1/alerts").json()["data"]["alerts"]
+            return [a["labels"]["job"] for a in alerts if a["labels"]["alertname"] == "MillraceDown" and a["state"] == "firing"]
+        wait_until(lambda: down() == ["sortdb"], down)
+        os.kill(pid, signal.SIGCONT)
+        wait_until(lambda: down() == [], down)
 
 
 if __name__ == "__main__":
