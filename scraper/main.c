@@ -125,7 +125,9 @@ static void hangup(void *ctx)
 static void on_change(const char *trouble, void *arg)
 {
     struct wiring *w = arg;
-    stream_program_set_trouble(w->scraper.daemon, trouble);
+    char *text = trouble ? mem_printf("scrapes wait for pubsub: %s", trouble) : NULL;
+    stream_program_set_trouble(w->scraper.daemon, text);
+    free(text);
     if (daemon_is_draining(w->scraper.daemon) && outbox_is_empty(w->outbox))
         daemon_drained(w->scraper.daemon);
 }
