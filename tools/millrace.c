@@ -76,6 +76,7 @@ static const struct topic {
     {"compaction", "docs/guide/compactor.md", "run and repeat compactions"},
     {"commands", "docs/guide/millrace.md", "the subcommands of millrace"},
     {"metrics", "docs/guide/metrics.md", "scrape, store and ask metrics"},
+    {"promql", "docs/guide/promql.md", "the query language of metrics"},
     {"alerts", "docs/guide/alerts.md", "rules over metrics, alerts and silences"},
     {"service", "docs/guide/service.md", "install, and run with systemd"},
     {"operations", "docs/guide/operations.md", "failures and their remedies, settings, signals, metrics"},
