@@ -129,13 +129,14 @@ class Driver:
 class Page(PageCase):
     counters = {"test_old_events": DEEP, "test_a_website": website(), "test_unique_members": VISITORS, "test_values": VALUES}
     api = {"test_a_website": {"public_path": "/p"}}
+    sections = {"test_metrics": {"metricdb": {"port": 0, "block": "1s", "resolution": "1s"}, "scraper": {"port": 0, "interval": "1s"}}}
     driver = Driver()
 
     def setUp(self):
         super().setUp()
         if not (shutil.which("node") and harness.chromium() and os.path.isdir(os.path.join(DRIVER, "node_modules"))):
             harness.not_installed(self, "the page's tests need Node.js, npm and Chromium (scripts/setup --test)")
-        self.start_pipeline(self.counters.get(self._testMethodName), **self.api.get(self._testMethodName, {}))
+        self.start_pipeline(self.counters.get(self._testMethodName), self.sections.get(self._testMethodName), **self.api.get(self._testMethodName, {}))
 
     @classmethod
     def tearDownClass(cls):
@@ -193,10 +194,16 @@ class Page(PageCase):
         self.check("shows events a second live", **self.put_recent())
 
     def test_first_event(self):
-        self.check("shows old events that arrive")
+        self.check(["shows old events that arrive", "says that the pipeline has no metricdb"])
 
     def test_a_website(self):
         self.check("shows how to add a site, and its views first", *["does not shift in any order of answers"] * FULL, addresses=["/"])
+
+    def test_metrics(self):
+        address = "/?view=metrics&metric=up"
+        self.check(["finds, filters and draws metrics", "shows many lines and hostile labels"], "zooms a metric and goes back", "has no serious fault of accessibility",
+                   "fits from 320 pixels to 4K, light and dark", "does not shift in any order of answers", "says that metricdb does not answer",
+                   addresses=[address], views={"metrics": address}, is_full=FULL)
 
     def test_a_stopped_pipeline(self):
         self.check("shows old numbers as old", up=self.pipeline.pid, **self.put_recent())

@@ -10,6 +10,7 @@ import { spawn } from "node:child_process";
 import fs from "node:fs";
 import { createRequire } from "node:module";
 import { createInterface } from "node:readline";
+import { metricsChecks } from "./metrics.mjs";
 import { pipelineChecks } from "./pipeline.mjs";
 import { ORDERS, settled, shiftsOf } from "./shifts.mjs";
 
@@ -779,7 +780,7 @@ const checks = {
     const page = await open("/", { bypassCSP: true });
     await page.evaluate(axe);
     const addresses = ["/", "/?view=key&ns=u&key=bitly&by=country&sub=US", "/?view=pipeline", "/?view=key&ns=u", "/?view=live"];
-    for (const address of task.is_full ? addresses : addresses.slice(1, 2)) { // axe takes a second for each
+    for (const address of task.addresses ?? (task.is_full ? addresses : addresses.slice(1, 2))) { // axe takes a second for each
       await visit(page, address);
       await settled(page);
       for (const colorScheme of ["light", "dark"]) {
@@ -794,7 +795,7 @@ const checks = {
   },
 
   async "fits from 320 pixels to 4K, light and dark"() {
-    const views = { overview: query({ zone: noon() }), key: "/?view=key&ns=u&key=bitly&period=7d", live: "/?view=live", pipeline: "/?view=pipeline" };
+    const views = task.views ?? { overview: query({ zone: noon() }), key: "/?view=key&ns=u&key=bitly&period=7d", live: "/?view=live", pipeline: "/?view=pipeline" };
     const page = await open("/");
     for (const [name, address] of Object.entries(views)) {
       await visit(page, address);
@@ -959,7 +960,7 @@ const checks = {
   },
 };
 
-Object.assign(checks, pipelineChecks({ open, close }));
+Object.assign(checks, pipelineChecks({ open, close }), metricsChecks({ open, close, visit, holds, query, daemon, HOSTILE }));
 
 /** Whether it has failed. */
 async function run(name) {

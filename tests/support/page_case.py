@@ -13,8 +13,8 @@ class PageCase(harness.MillraceTest):
         if not os.path.isdir(PAGE):
             harness.not_installed(self, "the page is not built (make page)")
 
-    def start_pipeline(self, counters=None, **api):
-        config = self.write("pipeline.conf", harness.pipeline_config(self.path("data"), counters, compactor={"every": "1d"}, api=api))
+    def start_pipeline(self, counters=None, sections=None, **api):
+        config = self.write("pipeline.conf", harness.pipeline_config(self.path("data"), counters, compactor={"every": "1d"}, api=api, **(sections or {})))
         self.pipeline = harness.Pipeline(self, config, self.path("data")).wait_ready()
         self.base = self.pipeline.daemon_url("api")
 

@@ -7,7 +7,7 @@ export class ApiError extends Error {
   constructor(status, problem, detail) {
     super(detail);
     this.status = status; // 0: the API does not answer
-    this.code = problem?.code;
+    this.code = problem?.code ?? problem?.errorType; // Prometheus' API has the latter
     this.hint = problem?.hint;
   }
 }
@@ -42,7 +42,7 @@ async function open(address, signal, accept) {
   if (reply.ok) return reply;
   if (reply.status === 502 || reply.status === 504) throw new ApiError(0, null, "The API does not answer."); // says a proxy
   const problem = await reply.json().catch(() => null);
-  throw new ApiError(reply.status, problem, problem?.detail ?? `The API answered ${reply.status}.`);
+  throw new ApiError(reply.status, problem, problem?.detail ?? problem?.error ?? `The API answered ${reply.status}.`);
 }
 
 export async function get(path, parameters, signal) {

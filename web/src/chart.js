@@ -7,10 +7,15 @@ import { dataTable } from "./table.js";
 
 const HEIGHT = 15; // rem
 const LINES = ["--accent", "--before", "--muted"]; // colours of the lines
+const LINES_NAMED = 3; // lines with the largest values, below the chart
 const BARS_MAX = 200; // more rows are drawn as a filled line
 
 const rem = () => parseFloat(getComputedStyle(document.documentElement).fontSize);
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+/** The hue of a line of many: neighbours differ. */
+const hueOf = (i) => Math.round((179 + i * 137.5) % 360);
+const lineColour = (i, isMany) => (isMany ? `hsl(${hueOf(i)} 70% ${colour("--lightness")})` : colour(LINES[i]));
 
 /** Stripes that mean "not complete yet". */
 function hatching(context) {
@@ -53,8 +58,12 @@ function timeLabels(zone, unit) {
   const day = format({ day: "numeric", month: "short" });
   const hour = format({ hour: "numeric", minute: "2-digit" });
   const hourOfDay = new Intl.DateTimeFormat("en", { timeZone: zone, hour: "numeric", hourCycle: "h23" });
+  const minute = format({ minute: "numeric" });
+  const second = format({ hour: "numeric", minute: "2-digit", second: "2-digit" });
   return (u, times, axis, space, step) => times.map((t) => {
     const at = t * 1000;
+    if (step < 60) return second.format(at);
+    if (step < 3600 && minute.format(at) !== "0") return hour.format(at);
     if (step >= 28 * DAY) return month.format(at);
     if (step >= DAY || hourOfDay.format(at) === "00") return day.format(at);
     return unit < DAY - 3600 ? hour.format(at) : "";
@@ -62,7 +71,7 @@ function timeLabels(zone, unit) {
 }
 
 /** `rows` returns the current rows, which change without a new plot. */
-function options(width, rows, { zone, before, lines, onZoom, onCursor, endOf }) {
+function options(width, rows, { zone, before, lines, isMany, onZoom, onCursor, endOf }) {
   const line = { stroke: colour("--line"), width: 1 };
   const axis = { stroke: colour("--muted"), grid: line, ticks: { ...line, size: 4 }, font: `${0.75 * rem()}px system-ui, sans-serif` };
   const many = rows().length > BARS_MAX;
@@ -83,7 +92,7 @@ function options(width, rows, { zone, before, lines, onZoom, onCursor, endOf }) 
       { ...axis, grid: { show: false }, space: 4.5 * rem(), size: 2 * rem(), values: timeLabels(zone, step) },
       { ...axis, ticks: { show: false }, space: 2.5 * rem(), size: 3.2 * rem(), values: (u, values) => values.map((v) => (Number.isInteger(v) || lines ? compact(v) : "")) },
     ],
-    series: lines ? [{}, ...lines.map((name, i) => ({ label: name, stroke: colour(LINES[i]), width: 2, dash: i === 2 ? [5, 4] : undefined, points: { show: rows().length < 3 } }))] : [
+    series: lines ? [{}, ...lines.map((name, i) => ({ label: name, stroke: lineColour(i, isMany), width: isMany ? 1.5 : 2, dash: i === 2 && !isMany ? [5, 4] : undefined, points: { show: rows().length < 3 } }))] : [
       {},
       {
         label: "Now",
@@ -110,6 +119,13 @@ function options(width, rows, { zone, before, lines, onZoom, onCursor, endOf }) 
   };
 }
 
+/** The lines with the largest values. */
+function describeMany({ date, values }, lines, number) {
+  const found = lines.map((name, i) => [name, values[i]]).filter(([, value]) => value !== null).sort((a, b) => b[1] - a[1]);
+  const words = found.slice(0, LINES_NAMED).map(([name, value]) => `${name}: ${number(value)}`);
+  return `${date}. ${words.join("; ") || "No values"}${found.length > LINES_NAMED ? `; and ${plural(found.length - LINES_NAMED, "line", "lines")} below` : ""}`;
+}
+
 function describe(row, lines, number) {
   const words = [`${row.date}: ${lines ? lines.map((name, i) => `${name} ${middle(row.values[i])}`).join(", ") : number(row.n)}`];
   if (lines) words.push(`of ${count(row.n)}`);
@@ -123,6 +139,7 @@ function describe(row, lines, number) {
 /** The rows as those of a table. */
 function tableOf(rows, label, lines, number) {
   const state = (row) => (row.complete ? "yes" : row.passed ? "approximate" : "not yet");
+  if (lines && rows[0]?.n === undefined) return [["Time", ...lines], ...rows.map((row) => [row.date, ...row.values.map(number)])];
   if (lines) return [["Time", ...lines, "Events", "Complete"], ...rows.map((row) => [row.date, ...row.values.map(middle), count(row.n), state(row)])];
   const before = rows.some((row) => row.before);
   const cells = (time, n, then, complete) => [time, n, ...(before ? [then] : []), complete];
@@ -132,10 +149,11 @@ function tableOf(rows, label, lines, number) {
 
 /**
  * A chart that keeps its place on the page. `draw(rows, {now, before, to, number})` may be called again: the words of the legend, the end
- * of the last row, and a format of the numbers. With `lines`, the chart has a line for each of these names, of the row's `values`.
+ * of the last row, and a format of the numbers. With `lines`, the chart has a line for each of these names, of the row's `values`; draw()
+ * may be given other `lines`, of which there may be many, and whose rows have no `n`.
  * A row is {t, date, n, complete, passed, approximate?, before?: {date, n}}.
  */
-export function chart({ label, zone, onZoom, lines }) {
+export function chart({ label, zone, onZoom, lines: fixed }) {
   const plot = h("div", { class: "plot", tabindex: "0", role: "img", "aria-label": label });
   const legend = h("p", { class: "legend" });
   const readout = h("p", { class: "readout", "aria-live": "polite" });
@@ -144,22 +162,24 @@ export function chart({ label, zone, onZoom, lines }) {
   let u = null;
   let rows = [];
   let shape = "";
+  let lines = fixed;
 
   function show(index) {
-    readout.textContent = rows[index] ? describe(rows[index], lines, lastWords.number ?? count) : "";
+    const words = lines && lines !== fixed ? describeMany : describe;
+    readout.textContent = rows[index] ? words(rows[index], lines, lastWords.number ?? count) : "";
   }
 
   function make() {
     u?.destroy();
     const before = rows.some((row) => row.before);
-    u = new uPlot(options(plot.clientWidth || 600, () => rows, { zone, before, lines, onZoom, onCursor: show, endOf }), columns(), plot);
+    u = new uPlot(options(plot.clientWidth || 600, () => rows, { zone, before, lines, isMany: lines !== fixed, onZoom, onCursor: show, endOf }), columns(), plot);
   }
 
   /** Months and days differ in length. */
   const endOf = (row) => rows[rows.indexOf(row) + 1]?.t ?? lastWords.to;
 
   function columns() {
-    if (lines) return [rows.map((row) => row.t), ...lines.map((_, i) => rows.map((row) => row.values[i]))];
+    if (lines) return [rows.map((row) => row.t), ...lines.map((_, i) => rows.map(({ values }) => (Number.isFinite(values[i]) ? values[i] : null)))];
     const before = rows.some((row) => row.before) ? [rows.map((row) => row.before?.n ?? null)] : [];
     return [rows.map((row) => row.t), rows.map((row) => row.n), ...before];
   }
@@ -178,8 +198,9 @@ export function chart({ label, zone, onZoom, lines }) {
   /** What the bars, the dashed line and the hatching mean. */
   function showLegend({ now, before }) {
     const item = (kind, text) => text && h("span", {}, h("i", { class: kind }), text);
-    const items = [...(lines ?? []).map((name, i) => item(`line line${i}`, name)), !lines && item("now", now), item("before", rows.some((row) => row.before) && before), item("open", rows.some((row) => !row.passed) && "not complete yet")];
+    const items = [...(lines ?? []).map((name, i) => item(lines === fixed ? `line line${i}` : "line hue", name)), !lines && item("now", now), item("before", rows.some((row) => row.before) && before), item("open", rows.some((row) => !row.passed) && "not complete yet")];
     const next = h("p", { class: "legend" }, items);
+    next.querySelectorAll(".hue").forEach((mark, i) => mark.style.setProperty("--hue", hueOf(i)));
     if (!legend.isEqualNode(next)) legend.replaceChildren(...next.childNodes);
   }
 
@@ -187,7 +208,8 @@ export function chart({ label, zone, onZoom, lines }) {
     waiting = isHeld ? next : null;
     lastWords = words;
     if (isHeld) return;
-    const nextShape = `${next.length} ${next[0]?.t} ${next.at(-1)?.t} ${next.some((row) => row.before)}`;
+    lines = words.lines ?? fixed;
+    const nextShape = `${(lines ?? []).join("\n")} ${next.length} ${next[0]?.t} ${next.at(-1)?.t} ${next.some((row) => row.before)}`;
     rows = next;
     plot.setAttribute("aria-label", `${label}: ${plural(rows.length, "unit", "units")}, ${words.now ?? ""}`);
     if (u && shape === nextShape) u.setData(columns());

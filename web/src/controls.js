@@ -7,6 +7,9 @@ import { address, AGAINST, go, isSpan, periodsOf, UNITS, zoneOf } from "./state.
 
 const zones = () => ["", "UTC", ...Intl.supportedValuesOf("timeZone").filter((zone) => zone !== "UTC")];
 
+export const zoneControl = (state) =>
+  select("Zone", "zone", zones().map((name) => [name, name || `Browser (${zoneOf({})})`]), state.zone, (name) => go({ zone: name }));
+
 export function periodControls(state, ...more) {
   const own = isSpan(state);
   const periods = own ? [["", "Selected"], ...periodsOf(state)] : periodsOf(state);
@@ -18,7 +21,7 @@ export function periodControls(state, ...more) {
     select("Period", "period", periods, own ? "" : state.period, (period) => period && go({ period, from: "", to: "", unit: "auto" })),
     unit,
     select("Compare with", "against", AGAINST, state.against, (against) => go({ against })),
-    select("Zone", "zone", zones().map((name) => [name, name || `Browser (${zoneOf({})})`]), state.zone, (name) => go({ zone: name })),
+    zoneControl(state),
     own && h("p", { class: "chip" }, `${span(state.from, state.to, zoneOf(state))} `,
       h("a", { href: address({ from: "", to: "" }) }, "Clear the selection")));
 }

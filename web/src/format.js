@@ -17,6 +17,9 @@ export function numbersOf({ scale, value_unit: unit }) {
 const digits = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 3 });
 /** The middle of a bucket. */
 export const middle = (n) => (n === null ? "–" : digits.format(n));
+const six = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 6 });
+/** A value of a metric. */
+export const precise = (n) => (n === null ? "–" : six.format(n));
 export const compact = (n) => short.format(n);
 export const share = (x) => percent.format(x);
 /** Of a change in percent; null after zero. */

@@ -43,7 +43,7 @@ function showOld() {
 
 function wordsOf(error) {
   const since = oldSince("view") ?? oldSince("pipeline");
-  if (error) return `${error.message}${since ? ` The numbers on this page are those of ${clock(since)}.` : ""} Trying again.`;
+  if (error) return `${error.message}${/[.!?]$/.test(error.message) ? "" : "."}${since ? ` The numbers on this page are those of ${clock(since)}.` : ""} Trying again.`;
   const absent = missing.map((m) => `The ${m.source} ${m.source === "archive" ? "cannot be read" : "has not answered"} since ${clock(m.since)}`);
   return absent.length ? `${absent.join(". ")}. The numbers on this page are without its counts; Pipeline shows the remedy.` : "";
 }
@@ -94,9 +94,10 @@ export async function loadParts(parts, signal) {
 /**
  * Calls load(signal, works) now and then every `interval` ms while the tab is visible, until stop(). A failure that may pass shows in the
  * banner and is tried again; any other is given to onError, once. `mayWait`: load may wait for news for any time; it calls works() once it
- * can wait. `part` names the part of the page whose numbers become old when requests fail.
+ * can wait. `part` names the part of the page whose numbers become old when requests fail,
+ * and `source` the daemon that answers them.
  */
-export function keepFresh(interval, load, onError, { mayWait = false, part = mayWait ? null : "view" } = {}) {
+export function keepFresh(interval, load, onError, { mayWait = false, part = mayWait ? null : "view", source = "The API" } = {}) {
   const controller = new AbortController();
   const self = { error: null, part, answered: 0 };
   let timer;
@@ -109,7 +110,7 @@ export function keepFresh(interval, load, onError, { mayWait = false, part = may
     const began = performance.now();
     let wait = interval;
     const slow = mayWait ? 0 : setTimeout(() => {
-      self.error = new ApiError(0, null, `The API has not answered for ${SLOW / 1000} seconds.`);
+      self.error = new ApiError(0, null, `${source} has not answered for ${SLOW / 1000} seconds.`);
       failing.add(self);
       showBanner();
     }, SLOW);

@@ -5,13 +5,15 @@ import { clock, isToday, moment, plural } from "./format.js";
 import { keyView } from "./key.js";
 import { liveView } from "./live.js";
 import { watchOld } from "./live_update.js";
+import { metricsView } from "./metrics.js";
 import { overview } from "./overview.js";
 import { pipelineView } from "./pipeline.js";
-import { startPipeline, watchPipeline } from "./pipeline_data.js";
+import { daemonOf, startPipeline, watchPipeline } from "./pipeline_data.js";
 import { problems } from "./problems.js";
 import { address, onChange, read, zoneOf } from "./state.js";
 
-const VIEWS = { overview: ["Overview", overview], key: ["Keys", keyView], live: ["Live", liveView], pipeline: ["Pipeline", pipelineView] };
+const VIEWS = { overview: ["Overview", overview], key: ["Keys", keyView], live: ["Live", liveView], pipeline: ["Pipeline", pipelineView],
+  metrics: ["Metrics", metricsView] };
 const THEMES = ["system", "light", "dark"];
 const THEME = "millrace-theme";
 
@@ -28,11 +30,12 @@ function freshness(reply) {
 
 function navigation(chosen, state) {
   byId("nav").replaceChildren(...Object.entries(VIEWS).map(([view, [name]]) =>
-    h("a", { href: address({ view }, { zone: state.zone }), "aria-current": view === chosen ? "page" : null }, name,
+    h("a", { href: address({ view }, { zone: state.zone }), "aria-current": view === chosen ? "page" : null, hidden: view === "metrics" && view !== chosen && !hasMetrics }, name,
       view === "pipeline" ? h("span", { id: "trouble", class: "badge", hidden: true }) : null)));
   showTrouble();
 }
 
+let hasMetrics = false; // the pipeline has a metricdb
 let troubles = 0;
 let isOld = false; // the state of the pipeline
 
@@ -53,12 +56,13 @@ function showView() {
   byId("freshness").textContent = "";
   current = VIEWS[name][1](state, { freshness });
   navigation(name, state);
-  document.title = `${state.key && name === "key" ? `${state.key.slice(0, 60)} – ` : ""}${VIEWS[name][0]} – millrace`;
+  const subject = { key: state.key, metrics: state.metric }[name];
+  document.title = `${subject ? `${subject.slice(0, 60)} – ` : ""}${VIEWS[name][0]} – millrace`;
   const view = byId("view");
   view.style.minHeight = `${view.offsetHeight}px`; // no jump while the next view loads
   view.replaceChildren(current.element);
   scrollTo(0, top);
-  if (held) setTimeout(() => ((held.name && view.querySelector(`[name="${held.name}"]`)) || view).focus({ preventScroll: true }));
+  if (held) setTimeout(() => ((held.name && view.querySelector(`[name="${CSS.escape(held.name)}"]`)) || view).focus({ preventScroll: true }));
   setTimeout(() => { view.style.minHeight = ""; }, 1000);
 }
 
@@ -78,6 +82,10 @@ onChange(showView);
 showView();
 watchPipeline((pipeline) => {
   troubles = problems(pipeline).length;
+  if (hasMetrics !== Boolean(daemonOf(pipeline, "metricdb"))) {
+    hasMetrics = !hasMetrics;
+    byId("nav").querySelector("[href*='view=metrics']").hidden = !hasMetrics && read().view !== "metrics";
+  }
   showTrouble();
 });
 watchOld("pipeline", (since) => {
