@@ -11,6 +11,7 @@
 #define PLACE_EVERY (60 * USEC_PER_SEC) /* at which statements store the place */
 #define REFUSED_TURNS 20                /* turns of a queue after which it reads a refused message again */
 #define DOUBTS_MAX 3                    /* reads that do not find the place before it is dropped */
+#define SERVERS_TRIED 8                 /* searches in vain, each of which wants another server */
 #define FIRST_ID 1                      /* of a queue */
 
 struct queue {
@@ -29,6 +30,7 @@ struct queue {
     unsigned rest;   /* turns to skip */
     bool is_checked; /* the stream has the place */
     bool is_whole;   /* the search reads from the beginning */
+    unsigned vain;   /* searches that have found the hole again */
     bool is_read;    /* since the start */
 };
 
@@ -48,6 +50,7 @@ struct copier {
     /* The outcome of a read. */
     struct publisher_run run;
     bool has_run;
+    bool wants_server;
     struct copy_place place; /* the queue's place, `at` and `copied_until` once the run is stored */
     uint64_t at;
     usec_t copied_until; /* 0: as before */
@@ -85,11 +88,11 @@ void copier_begin(struct copier *c)
         c->queues[i]->has_mark = false;
 }
 
-/* Reads again from the place, which is checked first. */
+/* Reads again from the place, which is checked first. So does a search. */
 static void rewind_queue(struct queue *q)
 {
     q->at = q->place.sequence > 0 ? q->place.sequence - 1 : 0;
-    q->is_checked = q->place.sequence == 0;
+    q->is_checked = q->is_whole = q->place.sequence == 0;
     q->doubts = 0;
 }
 
@@ -98,6 +101,7 @@ void copier_see(struct copier *c, const struct copy_stream *stream)
     bool is_other = stream->created != c->stream.created && c->stream.created != 0;
     bool is_doubtful = stream->connection != c->stream.connection || stream->last < c->stream.last;
     c->end = is_other || is_doubtful ? 0 : c->stream.last;
+    c->wants_server = c->wants_server && stream->connection == c->stream.connection;
     c->stream = *stream;
     for (size_t i = 0; i < c->n; i++) {
         struct queue *q = c->queues[i];
@@ -281,7 +285,8 @@ static bool take(struct copier *c, const struct copy_message *m)
     return true;
 }
 
-/* A search goes on from the beginning, or is complete. */
+/* A search goes on from the beginning, or was in vain. The second one is that of another server. After it, searches are rare:
+ * each reads the whole queue. */
 static void search_ended(struct copier *c)
 {
     struct queue *q = c->queue;
@@ -290,6 +295,12 @@ static void search_ended(struct copier *c)
         c->at = 0;
         return;
     }
+    if (c->wants_server) /* searches on the next connection */
+        return;
+    q->vain++;
+    c->wants_server = q->vain <= SERVERS_TRIED || (q->vain & (q->vain - 1)) == 0;
+    if (q->vain == 1)
+        return;
     refuse(q, mem_printf("messages %" PRIu64 " to %" PRIu64
                          " of queue %s (%s) are not in JetStream; millrace producers --set=%s --from=%" PRIu64
                          " --mark=%" PRIu64 " continues without them",
@@ -370,7 +381,7 @@ static void finish(struct copier *c)
     }
     if (c->hole > 0) {
         q->hole_end = c->hole;
-        q->is_whole = false;
+        q->vain = 0;
         rewind_queue(q);
     } else if (q->hole_end > 0 && q->mark >= q->hole_end) {
         q->hole_end = 0;
@@ -415,6 +426,11 @@ void copier_refused(struct copier *c, const char *why)
     c->queue = NULL;
     refuse(q, mem_printf("pubsub refuses messages %" PRIu64 " to %" PRIu64 " of queue %s (%s): %s",
                   c->run.mark, c->run.next - 1, q->id, q->name, why));
+}
+
+bool copier_wants_server(const struct copier *c)
+{
+    return c->wants_server;
 }
 
 size_t copier_waiting(const struct copier *c, const char **why)

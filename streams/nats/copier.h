@@ -20,9 +20,12 @@
  *    replica may lag, the copier reads from the beginning. A read that begins too early gives only repetitions.
  * 5. At a hole the place stays. The copier reads the queue again from the place, then from the beginning, to the end and
  *    beyond the batch with the hole, because a relay publishes lost messages again behind newer ones. Once M has reached
- *    the first ignored batch, the copier reads again from the place. At the end of the search the hole is reported, and
- *    the search goes on with new messages. Each start searches again, and finds the hole if it is still there. The
- *    other queues continue.
+ *    the first ignored batch, the copier reads again from the place. A server answers from its own copy of the stream, which
+ *    may be without messages that the other copies have. So after a search in vain, the copier wants a connection to another
+ *    server. Each new connection searches again. If this search is in vain, too, the hole is reported, and the search goes
+ *    on with new messages. At each of its first eight ends, and then at the 16th, the 32nd and so on, the copier wants another
+ *    server again: each of these searches reads the whole queue. Each start searches again, and finds the hole if it is still
+ *    there. The other queues continue.
  * 6. An old copy of a queue gives used ids to other messages. A batch with lines before M whose opening cannot be that
  *    of M's past is refused, and the queue waits. A message that is not a batch, and lines that pubsub refuses, are
  *    refused in the same way.
@@ -117,6 +120,8 @@ void copier_refused(struct copier *c, const char *why); /* pubsub has not stored
 
 /* Returns the number of queues that wait, and the reason of the first one. */
 size_t copier_waiting(const struct copier *c, const char **why);
+/* Returns true until copier_see shows another connection, which should be to another server (rule 5). */
+bool copier_wants_server(const struct copier *c);
 struct copy_lag copier_lag(const struct copier *c, usec_t now);
 uint64_t copier_partitions(const struct copier *c); /* that the cell copies, as a set of bits */
 /* Returns the number of the stream's queues of which no read has ended without a hole. copier_lag does not show how far

@@ -15,10 +15,11 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
-#define POLL (100 * USEC_PER_MSEC) /* between two looks at queues without new messages */
-#define ASK_EVERY USEC_PER_SEC     /* an idle cell looks whether pubsub has restarted */
-#define FIND_EVERY USEC_PER_SEC    /* a cell looks for new queues */
-#define RECORDS_EVERY USEC_PER_SEC /* a cell looks for partitions that have moved */
+#define POLL (100 * USEC_PER_MSEC)      /* between two looks at queues without new messages */
+#define ASK_EVERY USEC_PER_SEC          /* an idle cell looks whether pubsub has restarted */
+#define FIND_EVERY USEC_PER_SEC         /* a cell looks for new queues */
+#define CHANGE_EVERY (2 * USEC_PER_SEC) /* holes of many queues cost few connections */
+#define RECORDS_EVERY USEC_PER_SEC      /* a cell looks for partitions that have moved */
 #define PUBLISH_TIMEOUT (5 * USEC_PER_SEC)
 #define BACKOFF_MIN (50 * USEC_PER_MSEC)
 #define BACKOFF_MAX (2 * USEC_PER_SEC)
@@ -46,8 +47,9 @@ struct cell {
     uint64_t partitions; /* of the setting */
     char set[17];        /* these in `run` */
     usec_t reported_at;
-    size_t n_waiting; /* queues that waited then */
-    bool is_failing;  /* the latest request failed */
+    usec_t changed_at; /* to another server, because of a hole; 0: not yet */
+    size_t n_waiting;  /* queues that waited then */
+    bool is_failing;   /* the latest request failed */
     struct copy_step step;
     struct publisher_run run;
     struct backoff backoff;
@@ -196,6 +198,12 @@ static void see_read(struct cell *c)
     copier_read(c->copier, &c->reader.read);
     c->has_run = copier_run(c->copier, &c->run);
     c->run.until = c->run.until < now ? c->run.until : now;
+    bool wants_server = copier_wants_server(c->copier) && !c->has_run;
+    if (wants_server && (c->changed_at == 0 || clock_monotonic() - c->changed_at > CHANGE_EVERY)) {
+        nats_client_disconnect(c->nats); /* the next connection is to a server at random */
+        c->changed_at = clock_monotonic();
+        c->found_at = 0;
+    }
 }
 
 static void on_nats(void *arg)

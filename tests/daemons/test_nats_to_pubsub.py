@@ -4,10 +4,12 @@ import shutil
 import signal
 import socket
 import time
+import types
 
 import harness
 from cell_test import Cell, CellTest, Host
 from harness import request, wait_until
+from nats_test import Client, NatsServer
 
 EARLIER, LATER = "018bcfe56800" + "a" * 12, "018bcfe56fd0" + "b" * 12  # openings
 
@@ -135,6 +137,26 @@ class NatsToPubsub(CellTest):
         self.publish("q1", 3, 6, [b"3", b"4", b"5"])
         self.cell.wait_lines([b"1", b"2", b"3", b"4", b"5", b"6"])
         wait_until(lambda: self.cell.health().status == 200, "/health to be well")
+
+    def test_a_hole_in_one_replica_is_read_from_another(self):
+        """Two servers begin with the same copy of the stream, and then one of them is without a message for ever."""
+        self.add_stream()
+        self.publish("q1", 1, 3, [b"1", b"2"])
+        with_hole, other = self.server, NatsServer(self, "n2")
+        with_hole.kill9()
+        with_hole.copy("n2")
+        with_hole.start()
+        wait_until(lambda: "state" in Client(with_hole).api("STREAM.INFO.clicks"), "the stream")
+        self.publish("q1", 5, 5, [])
+        self.server = types.SimpleNamespace(url=" ".join([with_hole.url] + 3 * [other.url]))  # the copier chooses at random
+        cell = Cell(self, "cell")
+        cell.wait_trouble("messages 3 to 4 of queue q1")
+        self.server = other.start()
+        wait_until(lambda: "state" in Client(other).api("STREAM.INFO.clicks"), "the stream of the other server")
+        self.publish("q1", 3, 5, [b"3", b"4"])
+        self.publish("q1", 5, 6, [b"5"])
+        cell.wait_lines([b"1", b"2", b"3", b"4", b"5"])
+        wait_until(lambda: cell.copier.stats()["waiting_queues"] == 0, "no queue to wait")
 
     def test_an_old_copy_of_a_queue_is_refused(self):
         self.add_stream()
