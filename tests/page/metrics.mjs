@@ -65,7 +65,8 @@ export const metricsChecks = ({ open, close, visit, holds, query, daemon, HOSTIL
       await page.getByLabel("Draw").selectOption("value");
       await page.waitForURL(/draw=value/);
       await asked(page, /^test_requests_total$/);
-      assert.ok((await lastRow(page)).every((text) => text === "1,797" || text === "–"));
+      for (const text of await lastRow(page)) // the last step is at most a bucket and a few seconds before the last sample
+        assert.match(text, /^(1,7\d\d|–)$/);
       page.forgiving = true;
       await visit(page, metric("up", { "l.a b": "x" }));
       await page.locator(".panel .error", { hasText: /parse error/ }).waitFor();
@@ -153,7 +154,7 @@ export const metricsChecks = ({ open, close, visit, holds, query, daemon, HOSTIL
       page.forgiving = true;
       await visit(page, "/?view=metrics");
       await page.locator(".panel .error", { hasText: "this pipeline has no metricdb" }).waitFor();
-      await page.getByText("add a section [metricdb]").waitFor();
+      await page.getByText("add a section with the name of the daemon").waitFor();
       await page.locator("nav a[aria-current]", { hasText: "Metrics" }).waitFor();
       await close(page);
     },
