@@ -578,8 +578,10 @@ static void test_slow_patterns_are_refused(void **state)
         snprintf(text, sizeof text, "aaaaaaaaaaaa%dx", i);
         struct metric_label label = {BYTES_LITERAL("x"), bytes_str(text)};
         assert_int_equal(add_one(s, &label, 1, BEGIN, 5), SAMPLE_STORED);
-        if (i == 9)
+        if (i == 9) {
             assert_int_equal(query(s, &request, &selection, &error), METRIC_OK);
+            metric_selection_free(&selection);
+        }
     }
     assert_int_equal(query(s, &request, &selection, &error), METRIC_BAD_PATTERN);
     cut(s);
