@@ -8,6 +8,8 @@
  * 3. The new cell's record becomes `owned`, and its nats_to_pubsub begins to copy.
  * 4. Once the new cell's aggregator is complete beyond step 3, and no question to an API can have begun before, the old
  *    cell's record becomes `left`, and the queues no longer hold back its time.
+ * A move begins with step 4 of the one before. Otherwise the cell that it leaves may still be complete beyond events that it
+ * has not counted, while no other cell's time waits for them.
  *
  * All requests of a move name its number: a record changes only from the state that the command has read, and the record is
  * the guard of all others. So a command that sleeps while another one moves the partition on changes nothing. */
@@ -305,7 +307,7 @@ static int end_move(struct move *m, struct cluster *k)
     int status = EX_OK;
     bool has_waited = false;
     for (size_t i = 0; i < k->n && status == EX_OK; i++) {
-        const struct partition *r = &k->cells[i].records.list[m->partition];
+        struct partition *r = &k->cells[i].records.list[m->partition];
         m->from = &k->cells[i];
         if (m->from == m->to || r->state == PARTITION_OTHER ||
             (r->state == PARTITION_LEFT && r->number < m->number))
@@ -323,6 +325,7 @@ static int end_move(struct move *m, struct cluster *k)
             status = write_record(m, m->from, r->number, "left.", m->to->name);
         if (status == EX_OK)
             status = each_queue(m, leave_out);
+        *r = (struct partition){.number = m->number, .state = PARTITION_LEFT};
         if (status == EX_OK)
             fprintf(stderr,
                 "back up cell %s now: after a restore of an older backup, it copies nothing more of "
@@ -354,6 +357,8 @@ static int move(struct cluster *k, unsigned partition, struct cell *to)
     if (status == EX_OK && !owner && !m.from)
         return tool_fail(
             EX_CONFIG, "no cell copies partition %u: add it to `partitions` of a nats_to_pubsub", partition);
+    if (status == EX_OK && owner && owner != to)
+        status = end_move(&(struct move){k, partition, NULL, owner, m.number}, k);
     if (status == EX_OK && owner && owner != to) {
         uint64_t mark = m.number++;
         m.from = owner;

@@ -247,8 +247,23 @@ class CellMove(CellTest):
         mark = self.cells[name].producer(host)["mark"]
         wait_until(lambda: self.cells[name].producer(host)["mark"] != mark, "lines of %s in %s" % (host.name, name))
 
+    def test_a_move_ends_an_interrupted_one_before_it_begins(self):
+        """Otherwise the cell that it leaves may be complete beyond events that it has not counted, when no other cell waits for them."""
+        self.add_cell("north", "none")
+        self.put()
+        host = self.hosts[0]
+        self.assertLess(self.move(host.partition, "west", "opening=owned"), 0)
+        self.wait_lines_of(host, "west")
+        self.assertEqual(self.move(host.partition, "north"), 0, self.output)
+        states = [path.split("opening=")[1].split("&")[0] for path in self.changes
+                  if "producer=partition.%d&" % host.partition in path and "opening=" in path]
+        self.assertEqual(states, ["left.west", "leaving.north", "arriving", "owned", "left.north"])
+        self.assertTrue(self.cells["east"].producer(host)["left_out"])
+        self.assertEqual(self.owner(host.partition), "%2d north move 2" % host.partition)
+        self.stop_put()
+        self.check_lines()
+
     def test_an_owner_that_is_restored_gets_the_marks_of_the_last_one(self):
-        """Two cells have left the partition with the same number, because a move was not ended before the next one."""
         self.add_cell("north", "none")
         self.put()
         host, west = self.hosts[0], self.cells["west"]
