@@ -68,6 +68,7 @@ struct move {
     unsigned partition;
     struct cell *from, *to; /* from: the cell that leaves the partition, or has left it last; NULL: none */
     uint64_t number;
+    usec_t *earliest; /* of note_time */
 };
 
 /* Sends a request to a cell. Returns its reply, NULL if the stream does not exist yet, or NULL and sets *status after
@@ -271,30 +272,53 @@ static int give(const struct move *m, const char *id, const struct json_doc *pro
     return status;
 }
 
-static usec_t ask_time(
-    const struct move *m, const char *url, const char *target, const char *pointer, int *status)
+/* Finds the earliest time that holds the new cell back. */
+static int note_time(const struct move *m, const char *id, const struct json_doc *producer)
 {
-    struct json_doc *doc = request(m->to, url, "GET", target, status);
-    usec_t time = time_of(json_doc_at(doc, pointer));
-    json_doc_free(&doc);
-    return time;
+    bool has_time = json_doc_at(producer, "/left_out").type == JSON_BOOL;
+    usec_t until = time_of(json_doc_at(producer, "/until"));
+    (void)id;
+    if (has_time && !is_left_out(producer) && until < *m->earliest)
+        *m->earliest = until;
+    return EX_OK;
 }
 
-/* Waits until the new cell is complete beyond the present. Its times are then held by the moved queues, after `free_after` also
- * in all answers that an API still makes. */
+/* True once the new cell's time is held by the moved queues: the aggregator has read all up to step 3, and is complete beyond
+ * step 3, or at most up to the times of these queues. */
+static bool is_held(const struct move *m, uint64_t end, usec_t time, int *status)
+{
+    char pointer[2 * NAME_LEN_MAX];
+    usec_t earliest = INT64_MAX;
+    struct move arrived = *m;
+    arrived.from = m->to;
+    arrived.earliest = &earliest;
+    *status = each_queue(&arrived, note_time);
+    if (*status != EX_OK)
+        return true;
+    struct json_doc *doc = request(m->to, m->to->aggregator_url, "GET", "/stats?format=json", status);
+    snprintf(pointer, sizeof pointer, "/streams/%s/complete_until", m->cluster->stream);
+    usec_t complete = time_of(json_doc_at(doc, pointer));
+    bool has_read = doc && json_doc_number(doc, "/streams/%s/offset", m->cluster->stream) >= end;
+    json_doc_free(&doc);
+    return *status != EX_OK || complete >= time || (has_read && complete + USEC_PER_SEC <= earliest);
+}
+
+/* Waits until the new cell's time is held by the moved queues, and after `free_after` also in all answers that an API still
+ * makes. A time that another queue holds back does not delay this. */
 static int wait_complete(const struct move *m)
 {
-    char target[3 * NAME_LEN_MAX], pointer[2 * NAME_LEN_MAX];
+    char target[3 * NAME_LEN_MAX];
     int status = EX_OK;
     snprintf(target, sizeof target, "/producers?stream=%s" PARTITIONS_QUERY, m->cluster->stream);
-    usec_t end = ask_time(m, m->to->pubsub_url, target, "/time", &status);
-    snprintf(pointer, sizeof pointer, "/streams/%s/complete_until", m->cluster->stream);
+    struct json_doc *doc = request(m->to, m->to->pubsub_url, "GET", target, &status);
+    usec_t time = time_of(json_doc_at(doc, "/time"));
+    uint64_t end = json_doc_number(doc, "/end");
+    json_doc_free(&doc);
     fprintf(stderr,
         "partition %u is in cell %s; waiting until this cell is complete beyond the move (millrace producers "
         "shows a queue that holds it back)\n",
         m->partition, m->to->name);
-    while (
-        status == EX_OK && ask_time(m, m->to->aggregator_url, "/stats?format=json", pointer, &status) < end)
+    while (status == EX_OK && !is_held(m, end, time, &status))
         clock_sleep(POLL);
     if (status == EX_OK)
         clock_sleep(m->cluster->free_after);
@@ -358,7 +382,7 @@ static int move(struct cluster *k, unsigned partition, struct cell *to)
         return tool_fail(
             EX_CONFIG, "no cell copies partition %u: add it to `partitions` of a nats_to_pubsub", partition);
     if (status == EX_OK && owner && owner != to)
-        status = end_move(&(struct move){k, partition, NULL, owner, m.number}, k);
+        status = end_move(&(struct move){k, partition, NULL, owner, m.number, NULL}, k);
     if (status == EX_OK && owner && owner != to) {
         uint64_t mark = m.number++;
         m.from = owner;

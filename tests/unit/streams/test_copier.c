@@ -546,13 +546,25 @@ static bool arrive(struct move *m)
     return pauses(m, m->to);
 }
 
-static bool waits_until_complete(const struct move *m)
+/* True if the times of the moved queues hold back the answers of the new cell. */
+static bool is_held(const struct move *m, usec_t moved)
+{
+    const struct pubsub *p = &m->to->pubsub;
+    const struct counts *a = &m->to->counts;
+    bool is_held = true;
+    for (unsigned q = 0; q < QUEUES; q++)
+        if (nats_partition(names[q]) == m->partition && p->states[q] && !p->is_left_out[q])
+            is_held &= a->complete <= p->until[q] && memcmp(a->has[q], p->has[q], IDS_MAX) == 0;
+    return is_held || a->complete > moved;
+}
+
+static bool waits_until_held(const struct move *m)
 {
     struct world *w = m->w;
     usec_t moved = w->now;
-    for (int i = 0; i < 60 && m->to->counts.complete <= moved; i++)
+    for (int i = 0; i < 60 && !is_held(m, moved); i++)
         act(w, m->seed);
-    if (m->to->counts.complete <= moved)
+    if (!is_held(m, moved))
         return false;
     for (usec_t complete = w->now; w->now < complete + FREE_AFTER;)
         act(w, m->seed);
@@ -569,7 +581,7 @@ static bool end_move(struct move *m)
         if (m->from == m->to || r->state < PARTITION_LEAVING ||
             (r->state == PARTITION_LEFT && r->number < m->number))
             continue;
-        if (r->state == PARTITION_LEAVING && !has_waited && !m->is_quick && !waits_until_complete(m))
+        if (r->state == PARTITION_LEAVING && !has_waited && !m->is_quick && !waits_until_held(m))
             return false;
         has_waited |= r->state == PARTITION_LEAVING;
         *r = (struct partition){.number = m->number, .state = PARTITION_LEFT};
