@@ -6,8 +6,8 @@
  * 1. The old cell's record becomes `leaving`. Its pubsub then stores nothing more of the partition, so its marks are final.
  * 2. The new cell's record becomes `arriving`, and it gets the old cell's marks, places and times of the partition's queues.
  * 3. The new cell's record becomes `owned`, and its nats_to_pubsub begins to copy.
- * 4. Once the new cell's aggregator is complete beyond step 3, and no question to an API can have begun before, the old
- *    cell's record becomes `left`, and the queues no longer hold back its time.
+ * 4. Once the moved queues hold back the time of the new cell's aggregator, and no question to an API can have begun before,
+ *    the old cell's record becomes `left`, and the queues no longer hold back its time.
  * A move begins with step 4 of the one before. Otherwise the cell that it leaves may still be complete beyond events that it
  * has not counted, while no other cell's time waits for them.
  *
