@@ -5,7 +5,7 @@
  * 2. A thread writes a block. Meanwhile the stream pauses, and queries work. If a block cannot be written, the stream
  *    stays paused, and sample_feed_tick tries again.
  * 3. A named cursor at pubsub (cursor_keeper.h) keeps retention from deleting lines that no block has.
- * 4. A line that is no sample, and a dropped sample, are counted by reason. The feed continues.
+ * 4. Malformed lines and dropped samples are counted by reason. The feed continues.
  * 5. The feed stops if lines at the cursor have expired, or the stream is not that of the cursor (stream_client.h). Queries work, and a
  *    notice of the daemon says why.
  * 6. The daemon becomes ready when the feed has caught up with the stream, or when it cannot read the stream. */

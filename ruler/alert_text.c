@@ -161,7 +161,7 @@ static struct bytes take_word(struct bytes *rest)
     return word;
 }
 
-/* Sets the source of an action. Returns false if the word is no value. */
+/* Sets the source of an action. Returns false for a word that names no value. */
 static bool read_value(struct bytes word, struct part *p)
 {
     static const char *const prefixes[] = {"$labels", ".Labels"};

@@ -65,7 +65,7 @@ static void remove_silence(struct http_request *req, struct ruler *r)
     if (silences_remove(&r->silences, id))
         reply_saved(req, r, text);
     else
-        http_problem(req, 404, "unknown-silence", NULL, "there is no such silence; it may have ended");
+        http_problem(req, 404, "unknown-silence", NULL, "no silence has this id; it may have ended");
     free(text);
 }
 

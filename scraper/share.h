@@ -21,13 +21,13 @@
 
 struct share {
     uint64_t *seeds; /* of the members, in ascending order */
-    size_t n, own;   /* `own`: the index of this scraper's seed; n: this scraper is no member */
+    size_t n, own;   /* `own`: the index of this scraper's seed; n: this scraper is not a member */
     usec_t until;    /* the end of the lease, clock_boot */
 };
 
 /* Sets a share without end: shard 1 to `n_shards`. */
 void share_set_shard(struct share *s, unsigned shard, unsigned n_shards);
-/* Sets the members by their names, in any order. `own` NULL: this scraper is no member, whatever the names. Returns true if
+/* Sets the members by their names, in any order. `own` NULL: this scraper is not among them. Returns true if
  * the targets of this scraper may have changed. */
 bool share_set_members(struct share *s, const char *const *names, size_t n, const char *own);
 /* Extends the lease: a request sent at `sent` was answered, and the session's timeout is `timeout`. */

@@ -19,7 +19,7 @@ struct window {
     int64_t from, to, at; /* the range, and the time of the evaluation (milliseconds) */
 };
 
-/* Each returns false, or ABSENT, if there is no answer. `args` are the scalars among the arguments. */
+/* Each returns false, or ABSENT, without an answer. `args` are the scalars among the arguments. */
 typedef double map_function(double value, const double *args);
 typedef bool range_function(const struct window *w, const double *args, double *value);
 typedef struct matrix call_function(struct evaluation *e, const struct node *call, struct matrix *args);

@@ -8,93 +8,91 @@
 #include <math.h>
 #include <stdio.h>
 
+static const struct {
+    const char *text, *error;
+} refused[] = {
+    {"", "1:1: parse error: no expression found in input"},
+    {"# nothing", "1:1: parse error: no expression found in input"},
+    {"up +", "1:5: parse error: unexpected end of input"},
+    {"up\n  + )", "2:5: parse error: unexpected bracket: ')'"},
+    {"(up", "1:4: parse error: unclosed left parenthesis"},
+    {"up up", "1:4: parse error: unexpected identifier \"up\""},
+    {"* up", "1:1: parse error: unexpected <op:*>"},
+    {"bool", "1:1: parse error: unexpected <bool>"},
+    {"up{", "1:4: parse error: unexpected end of input inside braces"},
+    {"up{a}", "1:5: parse error: unexpected \"}\" in label matching, expected label matching operator"},
+    {"up{a=b}", "1:6: parse error: unexpected identifier \"b\" in label matching, expected string"},
+    {"up{a=\"b\" c=\"d\"}",
+        "1:10: parse error: unexpected identifier \"c\" in label matching, expected \",\" or \"}\""},
+    {"up{,}", "1:4: parse error: unexpected \",\" in label matching, expected identifier or \"}\""},
+    {"up{a<\"b\"}", "1:5: parse error: unexpected character inside braces: '<'"},
+    {"up{a=\"b}", "1:6: parse error: unterminated quoted string"},
+    {"'\\q'", "1:1: parse error: invalid escape sequence or character in a string"},
+    {"\"\xff\"", "1:1: parse error: invalid UTF-8 rune"},
+    {"{a=\"\"}", "1:1: parse error: vector selector must contain at least one non-empty matcher"},
+    {"{a=~\".*\"}", "1:1: parse error: vector selector must contain at least one non-empty matcher"},
+    {"{a!~\".+\"}", "1:1: parse error: vector selector must contain at least one non-empty matcher"},
+    {"{a!=\"b\"}", "1:1: parse error: vector selector must contain at least one non-empty matcher"},
+    {"up{__name__=\"a\"}", "1:1: parse error: metric name must not be set twice: \"up\" or \"a\""},
+    {"up{a=~\"(\"}", "1:1: parse error: error parsing regexp: invalid pattern at character 9: missing "
+                     "closing parenthesis"},
+    {"up[5m", "1:6: parse error: unclosed left bracket"},
+    {"up[5]", "1:4: parse error: missing unit character in duration"},
+    {"up[5mm]", "1:4: parse error: bad duration syntax: \"5m\""},
+    {"up[0s]", "1:4: parse error: duration must be greater than 0: \"0s\""},
+    {"up[1h1h]", "1:4: parse error: not a valid duration string: \"1h1h\""},
+    {"up[300y]", "1:4: parse error: duration out of range: \"300y\""},
+    {"(up)[5m]", "1:5: parse error: ranges only allowed for vector selectors"},
+    {"up[1m][1m]", "1:7: parse error: ranges only allowed for vector selectors"},
+    {"up offset 1m [5m]", "1:14: parse error: no offset modifiers allowed before range"},
+    {"up offset 1", "1:11: parse error: unexpected number \"1\" in offset, expected duration"},
+    {"up offset 1m offset 2m", "1:1: parse error: offset may not be set multiple times"},
+    {"(up) offset 1m", "1:1: parse error: offset modifier must be preceded by an instant vector selector "
+                       "or range vector "
+                       "selector or a subquery"},
+    {"up @ Inf", "1:1: parse error: timestamp out of bounds for @ modifier: inf"},
+    {"up @ sum", "1:6: parse error: unexpected <aggr:sum> in @, expected timestamp"},
+    {"1m", "1:1: parse error: unexpected duration \"1m\""},
+    {"0x", "1:1: parse error: error parsing number"},
+    {"1 == 1", "1:3: parse error: comparisons between scalars must use BOOL modifier"},
+    {"up + bool 1", "1:4: parse error: bool modifier can only be used on comparison operators"},
+    {"up + up[1m]", "1:6: parse error: binary expression must contain only scalar and instant vector types"},
+    {"up and 1", "1:1: parse error: set operator \"and\" not allowed in binary scalar expression"},
+    {"up + on(a) 1", "1:1: parse error: vector matching only allowed between instant vectors"},
+    {"up and on(a) group_left up", "1:1: parse error: no grouping allowed for \"and\" operation"},
+    {"up + on(a) group_left(a) up",
+        "1:4: parse error: label \"a\" must not occur in ON and GROUP clause at once"},
+    {"sum by (1) (up)", "1:9: parse error: unexpected number \"1\" in grouping opts, expected label"},
+    {"sum()", "1:1: parse error: no arguments for aggregate expression provided"},
+    {"topk(up)", "1:1: parse error: wrong number of arguments for aggregate expression provided, "
+                 "expected 2, got 1"},
+    {"sum(1)", "1:5: parse error: expected type instant vector in aggregation expression, got scalar"},
+    {"topk(up, up)", "1:6: parse error: expected type scalar in aggregation parameter, got instant vector"},
+    {"nothing(up)", "1:1: parse error: unknown function with name \"nothing\""},
+    {"rate(up)",
+        "1:6: parse error: expected type range vector in call to function \"rate\", got instant vector"},
+    {"abs(up, up)", "1:1: parse error: expected 1 argument(s) in call to \"abs\", got 2"},
+    {"round()", "1:1: parse error: expected at least 1 argument(s) in call to \"round\", got 0"},
+    {"hour(up, up)", "1:1: parse error: expected at most 1 argument(s) in call to \"hour\", got 2"},
+    {"abs(up,)", "1:7: parse error: trailing commas not allowed in function call args"},
+    {"-'a'", "1:1: parse error: unary expression only allowed on expressions of type scalar or instant "
+             "vector, got \"string\""},
+    {"up[5m][5m:]", "1:1: parse error: subquery is only allowed on instant vector, got range vector instead"},
+    {"1 + stddev_over_time(up[5m])", "1:5: parse error: the function stddev_over_time is not supported"},
+    {"count_values('a', up)", "1:1: parse error: the aggregation count_values is not supported"},
+};
+
 static void the_place_of_an_error(void **state)
 {
-    static const struct {
-        const char *text, *error;
-    } cases[] = {
-        {"", "1:1: parse error: no expression found in input"},
-        {"# nothing", "1:1: parse error: no expression found in input"},
-        {"up +", "1:5: parse error: unexpected end of input"},
-        {"up\n  + )", "2:5: parse error: unexpected bracket: ')'"},
-        {"(up", "1:4: parse error: unclosed left parenthesis"},
-        {"up up", "1:4: parse error: unexpected identifier \"up\""},
-        {"* up", "1:1: parse error: unexpected <op:*>"},
-        {"bool", "1:1: parse error: unexpected <bool>"},
-        {"up{", "1:4: parse error: unexpected end of input inside braces"},
-        {"up{a}", "1:5: parse error: unexpected \"}\" in label matching, expected label matching operator"},
-        {"up{a=b}", "1:6: parse error: unexpected identifier \"b\" in label matching, expected string"},
-        {"up{a=\"b\" c=\"d\"}",
-            "1:10: parse error: unexpected identifier \"c\" in label matching, expected \",\" or \"}\""},
-        {"up{,}", "1:4: parse error: unexpected \",\" in label matching, expected identifier or \"}\""},
-        {"up{a<\"b\"}", "1:5: parse error: unexpected character inside braces: '<'"},
-        {"up{a=\"b}", "1:6: parse error: unterminated quoted string"},
-        {"'\\q'", "1:1: parse error: invalid escape sequence or character in a string"},
-        {"\"\xff\"", "1:1: parse error: invalid UTF-8 rune"},
-        {"{a=\"\"}", "1:1: parse error: vector selector must contain at least one non-empty matcher"},
-        {"{a=~\".*\"}", "1:1: parse error: vector selector must contain at least one non-empty matcher"},
-        {"{a!~\".+\"}", "1:1: parse error: vector selector must contain at least one non-empty matcher"},
-        {"{a!=\"b\"}", "1:1: parse error: vector selector must contain at least one non-empty matcher"},
-        {"up{__name__=\"a\"}", "1:1: parse error: metric name must not be set twice: \"up\" or \"a\""},
-        {"up{a=~\"(\"}", "1:1: parse error: error parsing regexp: invalid pattern at character 9: missing "
-                         "closing parenthesis"},
-        {"up[5m", "1:6: parse error: unclosed left bracket"},
-        {"up[5]", "1:4: parse error: missing unit character in duration"},
-        {"up[5mm]", "1:4: parse error: bad duration syntax: \"5m\""},
-        {"up[0s]", "1:4: parse error: duration must be greater than 0: \"0s\""},
-        {"up[1h1h]", "1:4: parse error: not a valid duration string: \"1h1h\""},
-        {"up[300y]", "1:4: parse error: duration out of range: \"300y\""},
-        {"(up)[5m]", "1:5: parse error: ranges only allowed for vector selectors"},
-        {"up[1m][1m]", "1:7: parse error: ranges only allowed for vector selectors"},
-        {"up offset 1m [5m]", "1:14: parse error: no offset modifiers allowed before range"},
-        {"up offset 1", "1:11: parse error: unexpected number \"1\" in offset, expected duration"},
-        {"up offset 1m offset 2m", "1:1: parse error: offset may not be set multiple times"},
-        {"(up) offset 1m", "1:1: parse error: offset modifier must be preceded by an instant vector selector "
-                           "or range vector "
-                           "selector or a subquery"},
-        {"up @ Inf", "1:1: parse error: timestamp out of bounds for @ modifier: inf"},
-        {"up @ sum", "1:6: parse error: unexpected <aggr:sum> in @, expected timestamp"},
-        {"1m", "1:1: parse error: unexpected duration \"1m\""},
-        {"0x", "1:1: parse error: error parsing number"},
-        {"1 == 1", "1:3: parse error: comparisons between scalars must use BOOL modifier"},
-        {"up + bool 1", "1:4: parse error: bool modifier can only be used on comparison operators"},
-        {"up + up[1m]",
-            "1:6: parse error: binary expression must contain only scalar and instant vector types"},
-        {"up and 1", "1:1: parse error: set operator \"and\" not allowed in binary scalar expression"},
-        {"up + on(a) 1", "1:1: parse error: vector matching only allowed between instant vectors"},
-        {"up and on(a) group_left up", "1:1: parse error: no grouping allowed for \"and\" operation"},
-        {"up + on(a) group_left(a) up",
-            "1:4: parse error: label \"a\" must not occur in ON and GROUP clause at once"},
-        {"sum by (1) (up)", "1:9: parse error: unexpected number \"1\" in grouping opts, expected label"},
-        {"sum()", "1:1: parse error: no arguments for aggregate expression provided"},
-        {"topk(up)", "1:1: parse error: wrong number of arguments for aggregate expression provided, "
-                     "expected 2, got 1"},
-        {"sum(1)", "1:5: parse error: expected type instant vector in aggregation expression, got scalar"},
-        {"topk(up, up)",
-            "1:6: parse error: expected type scalar in aggregation parameter, got instant vector"},
-        {"nothing(up)", "1:1: parse error: unknown function with name \"nothing\""},
-        {"rate(up)",
-            "1:6: parse error: expected type range vector in call to function \"rate\", got instant vector"},
-        {"abs(up, up)", "1:1: parse error: expected 1 argument(s) in call to \"abs\", got 2"},
-        {"round()", "1:1: parse error: expected at least 1 argument(s) in call to \"round\", got 0"},
-        {"hour(up, up)", "1:1: parse error: expected at most 1 argument(s) in call to \"hour\", got 2"},
-        {"abs(up,)", "1:7: parse error: trailing commas not allowed in function call args"},
-        {"-'a'", "1:1: parse error: unary expression only allowed on expressions of type scalar or instant "
-                 "vector, got \"string\""},
-        {"up[5m][5m:]",
-            "1:1: parse error: subquery is only allowed on instant vector, got range vector instead"},
-        {"1 + stddev_over_time(up[5m])", "1:5: parse error: the function stddev_over_time is not supported"},
-        {"count_values('a', up)", "1:1: parse error: the aggregation count_values is not supported"},
-    };
     (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         struct error error = {0};
-        char *exact = bytes_dup(bytes_str(cases[i].text));
+        char *exact = bytes_dup(bytes_str(refused[i].text));
         struct promql *query = promql_parse(bytes_str(exact), &error);
         free(exact);
-        if (query || error.code != PROMQL_BAD_QUERY || strcmp(error.text, cases[i].error) != 0)
-            fail_msg("%s\nis refused with\n%s\ninstead of\n%s", cases[i].text, query ? "nothing" : error.text,
-                cases[i].error);
+        if (query || error.code != PROMQL_BAD_QUERY || strcmp(error.text, refused[i].error) != 0)
+            fail_msg("%s\nis refused with\n%s\ninstead of\n%s", refused[i].text,
+                query ? "nothing" : error.text, refused[i].error);
     }
 }
 
