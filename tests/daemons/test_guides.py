@@ -141,7 +141,6 @@ class Guides(harness.MillraceTest):
             ("millrace put --format=combined corrected", "MILLRACE_CONFIG= MILLRACE_PUT_QUEUE_URL=http://127.0.0.1:8080 {raw}"),  # the counters here take other fields
             ("millrace put --format=combined", "until_ 'curl \"http://127.0.0.1:8081/sub?stream=requests&from=earliest&follow=0\" | tee /tmp/follow.out | grep -q time' {}"),
             ("millrace up --config=etc/access.conf", "end $pid_up; begin access {}; poll 'grep -q \"pipeline ready\" /tmp/access.err'; export MILLRACE_CONFIG=etc/access.conf"),
-            ("millrace up --config=times.conf", "end $pid_access; rm -r millrace-data; begin times {}; poll 'grep -q \"pipeline ready\" /tmp/times.err'; export MILLRACE_CONFIG=times.conf"),
             ("millrace put --log-format", "until_ 'curl \"http://127.0.0.1:8081/sub?stream=requests&from=earliest&follow=0\" | tee /tmp/follow.out | grep duration' {}"),
             ("millrace query quantile", "poll '{raw} | grep -q 0.012' && {raw}"),
         ], skipped=("t,user,note", "log_format", "/var/log/nginx/clicks.log {", "[Unit]"))
