@@ -42,7 +42,8 @@ class Checks(measuring.Bench):
 
     def check_same_answers(self):
         answers = [harness.request("http://127.0.0.1:%d" % port, "POST", "/check", harness.read_file(self.body)).text for port in self.ports.values()]
-        assert answers[0].count('"marked":true') == answers[1].count('"marked":true') == LINES // 2, [a.count("true") for a in answers]
+        bare, marked = (answer.count('"marked":true') for answer in answers)
+        assert bare == LINES // 2 <= marked <= bare + 0.03 * LINES, (bare, marked)  # false positives: 1 % by default
 
     def compare(self, rounds):
         for kind in REQUESTS:
