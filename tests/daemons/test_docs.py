@@ -19,7 +19,7 @@ SECTIONS = {"aggregator": ("The read protocol", "Counts by minute", "Sealing and
 # Options of other programs, and of `millrace query`, which passes on what it does not know itself.
 NOT_OURS = {"data-binary", "data-urlencode", "ascii", "req", "dial", "data", "system", "now", "bench", "table", "no-x", "cflags",
             "libs", "create", "purge", "channel", "lookupd-http-address", "max-in-flight", "mem-queue-size", "msg-timeout", "post", "topic", "filter-require", "filter-exclude",
-            "expected-key", "expected-value", "expected-value-regex"}
+            "expected-key", "expected-value", "expected-value-regex", "preset", "target", "build", "test-dir", "output-on-failure"}
 PARAMETERS = ("unit", "units", "by", "limit", "user", "feed", "site", "path", "name", "event")
 BUILT_IN_ROUTES = {"/ping", "/health", "/stats", "/metrics", "/"}
 
