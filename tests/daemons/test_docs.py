@@ -15,12 +15,12 @@ TOOLS = ("init", "up", "put", "queue", "query", "status", "doctor", "compact", "
          "backup", "restore", "cell")
 ROOMS = ("simplequeue", "pubsub", "readers", "streams", "aggregator", "compactor", "sortdb", "spamfilter", "metricdb", "scraper", "ruler", "api", "backup", "tools")
 # The aggregator's and sortdb's routes are those of the read protocol, and their own.
-SECTIONS = {"aggregator": ("The read protocol", "Counts by minute", "Sealing and clearing"), "sortdb": ("The read protocol", "sortdb")}
+SECTIONS = {"aggregator": ("The read protocol: ", "Counts by minute", "Sealing and clearing"), "sortdb": ("The read protocol: ", "sortdb")}
 # Options of other programs, and of `millrace query`, which passes on what it does not know itself.
 NOT_OURS = {"data-binary", "data-urlencode", "ascii", "req", "dial", "data", "system", "now", "bench", "table", "no-x", "cflags",
             "libs", "create", "purge", "channel", "lookupd-http-address", "max-in-flight", "mem-queue-size", "msg-timeout", "post", "topic", "filter-require", "filter-exclude",
             "expected-key", "expected-value", "expected-value-regex", "preset", "target", "build", "test-dir", "output-on-failure"}
-PARAMETERS = ("unit", "units", "by", "limit", "user", "feed", "site", "path", "name", "event")
+PARAMETERS = ("unit", "units", "by", "limit", "user", "feed", "site", "path", "name", "event", "route", "customer", "product", "revenue")
 BUILT_IN_ROUTES = {"/ping", "/health", "/stats", "/metrics", "/"}
 
 
@@ -159,7 +159,7 @@ class MapTest(MillraceTest):
 
 class RoutesTest(MillraceTest):
     def test_protocol_md_says_every_route_and_no_other(self):
-        """The tables of docs/guide/protocol.md, beside what `GET /` of each running daemon lists."""
+        """The tables of docs/guide/protocol.md and docs/formats/read-protocol.md, beside what `GET /` of each running daemon lists."""
         config = self.write("pipeline.conf", pipeline_config(self.path("data")))
         pipeline = Pipeline(self, config, self.path("data")).wait_ready()
         alone = self.start("spamfilter", "--data-dir=marks")
@@ -168,7 +168,8 @@ class RoutesTest(MillraceTest):
         ruler = self.start("ruler", "--files=" + self.write("rules.yml", "groups: []"), "--data-dir=ruler")
         apart = {"spamfilter": alone, "scraper": scraper, "metricdb": metricdb, "ruler": ruler}
         for daemon in (*DAEMONS, *apart):
-            text = "".join(section(text_of("docs/guide/protocol.md"), title) for title in SECTIONS.get(daemon, (daemon,)))
+            both = text_of("docs/guide/protocol.md") + text_of("docs/formats/read-protocol.md")
+            text = "".join(section(both, title) for title in SECTIONS.get(daemon, (daemon,)))
             told = set(re.findall(r"`(?:GET|POST|DELETE) (/[\w/.*]*)", text)) - BUILT_IN_ROUTES
             listed = set(re.findall(r"^(/\S*)", (apart[daemon].get("/") if daemon in apart else pipeline.ask(daemon, "GET", "/")).text, re.M)) - BUILT_IN_ROUTES
             self.assertEqual(told, listed, daemon)
@@ -178,7 +179,7 @@ class SettingsTest(MillraceTest):
     def test_ports_in_protocol_md(self):
         for name in (*DAEMONS, "spamfilter", "scraper", "metricdb", "ruler"):
             port = re.search(r"--port=.*\(default (\d+);", help_of(name)).group(1)
-            self.assertRegex(text_of("docs/guide/protocol.md"), r"(?m)^## .*\b%s \(%s\)" % (name, port))
+            self.assertRegex(text_of("docs/guide/protocol.md") + text_of("docs/formats/read-protocol.md"), r"(?m)^## .*\b%s \(%s\)" % (name, port))
 
     def test_options_in_documents_exist(self):
         """A renamed option must not live on in a document."""

@@ -1,5 +1,5 @@
 """api/openapi.json beside the API: its endpoints and parameters, its examples against a running pipeline, replies against its schemas, and
-the snippets of docs/guide/api.md."""
+the snippets of docs/api-clients.md."""
 # label: surface
 import json
 import os
@@ -225,7 +225,7 @@ class RunningTest(harness.MillraceTest):
             self.assertEqual(self.call(path, method, query, body).status, status, (path, query))
 
     def run_snippets(self):
-        blocks = re.findall(r"(?ms)^```(\w+)\n(.*?)^```$", source("docs", "guide", "api.md"))
+        blocks = re.findall(r"(?ms)^```(\w+)\n(.*?)^```$", source("docs", "api-clients.md"))
         self.assertEqual({language for language, _ in blocks}, set(SNIPPETS))
         for language, text in blocks:
             program, name = SNIPPETS[language]
