@@ -255,10 +255,10 @@ class Guides(harness.MillraceTest):
             ("millrace tail --config etc/clicks.conf --if 'c = US'", "until_ 'millrace put --quiet clicks.ndjson; grep -q US /tmp/follow.out' {} > /dev/null"),
             ("millrace top", "millrace top --config etc/clicks.conf --once --window 2s --by l & {raw} --once --window 2s & sleep 0.3; millrace put --quiet clicks.ndjson; wait $!"),
             ("millrace distribute", "eval \"$(echo {} | sed 's,east west.*,--config etc/clicks.conf --sortdb-url=none /tmp/copy,')\""),
-            ("millrace bench", "end $pid_up; eval \"$(echo {} | sed s/100000/10000/)\""),
+            ("millrace bench", "eval \"$(echo {} | sed s/100000/10000/)\""),
             ("millrace journal check DIR", "eval \"$(echo {} | sed s,DIR,/var/lib/millrace/pubsub/streams/clicks,)\""),
             ("millrace journal dump DIR", "eval \"$(echo {} | sed s,DIR,/var/lib/millrace/pubsub/streams/clicks,)\" | head -100"),
-            ("millrace journal repair DIR", "eval \"$(echo {} | sed s,DIR,/var/lib/millrace/pubsub/streams/clicks,)\""),
+            ("millrace journal repair DIR", "end $pid_up; eval \"$(echo {} | sed s,DIR,/var/lib/millrace/pubsub/streams/clicks,)\""),
         ], skipped=("millrace: down", "daemon  "), loose=True)
 
     def test_counting(self):
