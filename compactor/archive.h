@@ -1,4 +1,4 @@
-/* archive: changes the directory of generations (docs/guide/archive.md) so that a crash at any point leaves it usable.
+/* archive: changes the directory of generations (docs/formats/archive.md) so that a crash at any point leaves it usable.
  *
  * 1. A directory named by a generation's twelve digits is complete, checked and synced. A run fills N.tmp, and
  *    renames N.tmp last. A removal first renames the directory to N.tmp, durably.

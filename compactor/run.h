@@ -1,4 +1,4 @@
-/* run: one run of the compactor, from recovery to the clearing of merged slices. docs/guide/archive.md describes the
+/* run: one run of the compactor, from recovery to the clearing of merged slices. docs/formats/archive.md describes the
  * steps and why they are safe.
  *
  * A run is a table of steps. A run sends requests to the daemons only through struct run_control. Tests replace the

@@ -81,7 +81,7 @@ static const struct topic {
     {"import", "docs/guide/import.md", "import counts from CSV files and other programs"},
     {"tools", "docs/guide/stream-tools.md", "copy, forward and filter streams"},
     {"links", "docs/guide/filter.md", "mark bad links"},
-    {"archive", "docs/guide/archive.md", "files and generations of the archive"},
+    {"archive", "docs/formats/archive.md", "files and generations of the archive"},
     {"compaction", "docs/guide/compactor.md", "run and repeat compactions"},
     {"sorted", "docs/guide/sortdb.md", "serve sorted files over HTTP"},
     {"commands", "docs/guide/millrace.md", "the subcommands of millrace"},

@@ -23,7 +23,7 @@
 struct generation;
 
 struct generation_source {
-    const char *archive; /* a directory (docs/guide/archive.md), or NULL */
+    const char *archive; /* a directory (docs/formats/archive.md), or NULL */
     const char *db_file; /* a single file, if archive is NULL */
     char separator;      /* between key and value in db_file; an archive always uses RECORD_SEPARATOR */
     bool lock_memory;

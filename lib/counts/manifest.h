@@ -2,7 +2,7 @@
  * generation.
  *
  * The compactor writes manifests. sortdb finds its files with a manifest. The aggregator reads in the manifest which
- * slices the archive includes. docs/guide/archive.md describes the layout and shows a manifest.
+ * slices the archive includes. docs/formats/archive.md describes the layout and shows a manifest.
  *
  * 1. A parsed manifest describes two files for each shard: a file of records and a file of texts. A shard with sets has
  *    two more files. The files of shard k have the names manifest_file_name(KIND, k).

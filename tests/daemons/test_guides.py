@@ -13,7 +13,7 @@ import harness
 
 DOCS = ("docs", "guide")
 # Guides whose blocks are no commands of millrace, and the one with a test of its own.
-ELSEWHERE = ("archive.md", "security.md", "from-nsq.md", "service.md", "sql.md")
+ELSEWHERE = ("security.md", "from-nsq.md", "service.md", "sql.md")
 LEASE = "lease=$(sed -n 's/X-Millrace-Lease: //p' /tmp/reply | tr -d '\\r'); eval \"$(echo {} | sed s/lease=[0-9A-Z]*/lease=$lease/)\""
 STREAMS = [*guide.INSTALL, "begin pubsub 'millrace pubsub --data-dir=/var/lib/pubsub' && poll 'curl http://127.0.0.1:8081/health'",
            "begin queue 'millrace simplequeue --data-dir=/var/lib/queue' && poll 'curl http://127.0.0.1:8080/health'"]
