@@ -1,4 +1,4 @@
-"""The readers that docs/guide/readers.md and the headers show do what they say: their text is taken from there and run, that of
+"""The readers that docs/write-a-reader.md and the headers show do what they say: their text is taken from there and run, that of
 the headers with what `cmake --install` put down."""
 import contextlib
 import glob
@@ -18,8 +18,8 @@ INDENT = " *     "
 
 
 def shown(beginning):
-    """The indented block of docs/guide/readers.md that begins with that line."""
-    with open(os.path.join(harness.ROOT, "docs", "guide", "readers.md")) as f:
+    """The indented block of docs/write-a-reader.md that begins with that line."""
+    with open(os.path.join(harness.ROOT, "docs", "write-a-reader.md")) as f:
         lines = f.read().splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("    " + beginning))
     block = []
