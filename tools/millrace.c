@@ -78,7 +78,7 @@ static const struct topic {
     {"streams", "docs/guide/streams.md", "streams and cursors"},
     {"readers", "docs/guide/readers.md", "move messages from a queue to a stream, a server or a command"},
     {"logs", "docs/guide/logs.md", "post files and growing logs"},
-    {"import", "docs/guide/import.md", "import counts from CSV files and other programs"},
+    {"import", "docs/guide/import.md", "import counts from CSV files"},
     {"tools", "docs/guide/stream-tools.md", "copy, forward and filter streams"},
     {"links", "docs/guide/filter.md", "mark bad links"},
     {"archive", "docs/formats/archive.md", "files and generations of the archive"},
@@ -98,6 +98,7 @@ static const struct topic {
     {"security", "docs/guide/security.md", "permissions, tokens, web pages"},
     {"protocol", "docs/guide/protocol.md", "every endpoint"},
     {"simplehttp", "docs/guide/from-simplehttp.md", "move from bitly's simplehttp"},
+    {"analytics", "docs/guide/from-analytics.md", "import from GoatCounter, Plausible, Matomo and Google Analytics"},
     {"nsq", "docs/guide/from-nsq.md", "move from NSQ"},
     {"redis", "docs/guide/from-redis.md", "move from Redis and scripts"},
 };

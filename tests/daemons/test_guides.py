@@ -198,19 +198,26 @@ class Guides(harness.MillraceTest):
             ("grep ", "cp /tmp/all.csv archive/current/shard-0-of-1.csv; {raw}"),
         ], skipped=("[compactor]", "15 3 ", "systemctl"))
 
-    def test_import(self):
+    def imported(self):
+        """A pipeline with the counters of both guides."""
         counters = r"[millrace]\ndata_dir = x\n[pubsub]\nstreams = clicks\n[input]\ntime = t\n[total site]\nkey = host(url)\n[total page]\nkey = path(url)\n" \
                    r"[subtotal p.site]\nkey = path(url)\nlabel = page\n"
-        self.walk("import.md", [
-            *guide.pipeline("<(printf '%s')" % counters, events=0), "cp clicks.conf views.conf",
-            r"printf 'date,key,count\n2024-01-30,example.org,17\n2024-01-31,example.org,23\n' > counts.csv",
+        return [*guide.pipeline("<(printf '%s')" % counters, events=0), "cp clicks.conf views.conf"]
+
+    def test_import(self):
+        self.walk("import.md", [*self.imported(), r"printf 'date,key,count\n2024-01-30,example.org,17\n2024-01-31,example.org,23\n' > counts.csv"], treat=[
+            ("curl 'http://127.0.0.1:8088/v1/series?site=example.org", "poll 'curl http://127.0.0.1:8088/v1/freshness | grep complete_until.:[0-9]' && {raw}"),
+        ], skipped=("date,key,count", "[total site]"))
+
+    def test_from_analytics(self):
+        self.walk("from-analytics.md", [
+            *self.imported(),
             r"printf '2Path,Title,Date\n/,Home,2024-01-31T01:05:07Z\n' | gzip > goatcounter-export.csv.gz",
-            r'''printf '"date","hostname","page","visits","visitors","pageviews"\n"2023-02-09","example.org","/a",8,8,9\n' > imported_pages_20230209_20240123.csv''',
+            r"""printf '"date","hostname","page","visits","visitors","pageviews"\n"2023-02-09","example.org","/a",8,8,9\n' > imported_pages_20230209_20240123.csv""",
             r"printf '# ---\n\nDate,Page path and screen class,Views\n,,16,Grand total\n20240131,/cart,7\n' > download.csv"], treat=[
             ("curl 'https://matomo.example", r"printf 'date,label,nb_visits,nb_hits\n2024-01-30,/a,8,9\n' > pages.csv"),
             ("millrace compact --config views.conf --import --format=csv --counter=page --skip-bad", "{raw} 2> skipped; cat skipped; grep rows=1 skipped"),
-            ("curl 'http://127.0.0.1:8088/v1/series?site=example.org", "poll 'curl http://127.0.0.1:8088/v1/freshness | grep complete_until.:[0-9]' && {raw}"),
-        ], skipped=("date,key,count", "[total site]", "2Path,", '"date","hostname"', "# ---", "Date,Page"))
+        ], skipped=("[total site]", "2Path,", '"date","hostname"', "# ---", "Date,Page"))
 
     def test_privacy(self):
         """A queue of another host is the pipeline's own here."""
