@@ -107,10 +107,10 @@ class NginxLog(QueueTest):
             self.assertEqual(status, 204, (target, agent))
         self.assertEqual(self.ask(b"/bare", [(b"Host", b"h")]), 204)
         lines = self.wait_lines(len(sent) + 1)
-        self.assertEqual([(e["u"], e["l"], e["r"], e["a"]) for e in lines], sent + [(b"/bare", b"h", b"", b"")])
+        self.assertEqual([(e["url"], e["site"], e["referrer"], e["agent"]) for e in lines], sent + [(b"/bare", b"h", b"", b"")])
         for e in lines:
-            self.assertEqual(e["c"], b"US")
-            self.assertTrue(began - 1 <= e["t"] <= time.time() + 1, e)
+            self.assertEqual(e["country"], b"US")
+            self.assertTrue(began - 1 <= e["time"] <= time.time() + 1, e)
         self.end()
 
     def test_what_is_no_request_makes_no_line_that_is_no_json(self):
@@ -118,7 +118,7 @@ class NginxLog(QueueTest):
             self.assertEqual(self.ask(target, [(b"Host", b"h")]), 400, target)
         self.assertEqual(self.ask(b"/", [(b"Host", b"h"), (b"User-Agent", b"a\x00b")]), 400)
         self.assertEqual(self.ask(b"/last", [(b"Host", b"h")]), 204)
-        self.assertEqual(self.wait_lines(6)[-1]["u"], b"/last")
+        self.assertEqual(self.wait_lines(6)[-1]["url"], b"/last")
         self.end()
 
     def test_rotation(self):
@@ -134,7 +134,7 @@ class NginxLog(QueueTest):
                     self.assertEqual(self.ask(b"/%d" % n, [(b"Host", b"h")]), 204)
                     n += 1
         lines = self.wait_lines(n)
-        self.assertEqual([e["u"] for e in lines], [b"/%d" % i for i in range(n)])
+        self.assertEqual([e["url"] for e in lines], [b"/%d" % i for i in range(n)])
         self.end()
 
 
