@@ -98,7 +98,8 @@ static const struct topic {
     {"security", "docs/guide/security.md", "permissions, tokens, web pages"},
     {"protocol", "docs/guide/protocol.md", "every endpoint"},
     {"simplehttp", "docs/guide/from-simplehttp.md", "move from bitly's simplehttp"},
-    {"analytics", "docs/guide/from-analytics.md", "import from GoatCounter, Plausible, Matomo and Google Analytics"},
+    {"analytics", "docs/guide/from-analytics.md",
+        "import from GoatCounter, Plausible, Matomo and Google Analytics"},
     {"nsq", "docs/guide/from-nsq.md", "move from NSQ"},
     {"redis", "docs/guide/from-redis.md", "move from Redis and scripts"},
 };
