@@ -301,7 +301,7 @@ static int finish(struct log_fields *f, struct error *error)
         p->is_quoted = before.len > 0 && before.ptr[before.len - 1] == '"' && p->literal.len > 0 &&
                        p->literal.ptr[0] == '"';
         bool is_text = p->kind == LOG_TEXT || p->kind == LOG_PATH;
-        p->is_open = is_text && !p->is_quoted;
+        p->is_open = (is_text || p->kind == LOG_REQUEST) && !p->is_quoted;
         if (is_text && p->literal.len == 0 && next && (next->kind == LOG_TEXT || next->kind == LOG_PATH))
             return error_set(error, -1, "--log-format: nothing separates `%.*s` from the next directive",
                 (int)p->directive.len, p->directive.ptr);

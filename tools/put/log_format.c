@@ -37,13 +37,16 @@ struct log_format {
     char wrong[400];
 };
 
-/* Prefixes of log collectors: Compose, with or without a time; Docker's time; Kubernetes (CRI); syslog of RFC 5424;
- * syslog and journald with either time. */
-static const char prefix_pattern[] = "^([A-Za-z0-9_.-]+ +\\| (" RFC3339 " )?"
-                                     "|" RFC3339 " ((stdout|stderr) [FP] )?"
-                                     "|<[0-9]{1,3}>1 [^ ]+ [^ ]+ [^ ]+ [^ ]+ [^ ]+ (-|(\\[[^]]*\\])+) "
-                                     "|(<[0-9]{1,3}>)?([A-Z][a-z]{2} [ 0-3][0-9] [0-9:]{8}|" RFC3339 ")"
-                                     " ([^ ]+ )?[^][ :]+(\\[[0-9]+\\])?: )";
+/* Prefixes of log collectors: Compose and Swarm, with or without a time; kubectl; Docker's time; Kubernetes (CRI); syslog of
+ * RFC 5424; syslog, busybox and journald with each of their times, with or without the host. */
+static const char prefix_pattern[] =
+    "^([A-Za-z0-9_.@-]+ +\\| (" RFC3339 " )?"
+    "|\\[pod/[^]]+\\] "
+    "|" RFC3339 " ((stdout|stderr) [FP] )?"
+    "|<[0-9]{1,3}>1 [^ ]+ [^ ]+ [^ ]+ [^ ]+ [^ ]+ (-|(\\[[^]]*\\])+) "
+    "|(<[0-9]{1,3}>)?(([A-Z][a-z]{2} )?[A-Z][a-z]{2} [ 0-3][0-9] [0-9:]{8}([.][0-9]+)?( [0-9]{4})?"
+    "|" RFC3339 "|[A-Z][a-z]{2} [0-9-]{10} [0-9:]{8} [^ ]+|[0-9]{9,}[.][0-9]{6})"
+    " ([^ ]+ ){0,2}[^][ :]+(\\[[0-9]+\\])?: )";
 
 struct log_format *log_format_new(const char *text, struct error *error)
 {
@@ -175,6 +178,12 @@ static void note(struct log_format *f, size_t field, const char *at, struct byte
     }
 }
 
+static struct bytes unquoted(struct bytes text)
+{
+    bool is_quoted = text.len > 1 && text.ptr[0] == '"' && text.ptr[text.len - 1] == '"';
+    return is_quoted ? bytes_of(text.ptr + 1, text.len - 2) : text;
+}
+
 /* Matches the fields from i on. Tries each possible end of a text without quotes. In a run of blanks, only the first
  * blank is tried, because a blank literal matches the whole run. */
 static bool match(struct log_format *f, size_t i, const char *at)
@@ -201,7 +210,7 @@ static bool match(struct log_format *f, size_t i, const char *at)
         rest = match_literal(f, p->literal, stop);
         if (!rest && !is_open)
             note(f, i + 1, f->literal_end, rest_of(f, p->literal));
-        f->spans[i] = span;
+        f->spans[i] = p->kind == LOG_ADDRESS ? unquoted(span) : span;
         if (rest && match(f, i + 1, rest))
             return true;
         /* The line may end after the required fields. Further text without quotes is ignored. */
@@ -417,9 +426,19 @@ static const char *explain(struct log_format *f)
     return f->wrong;
 }
 
-/* Returns the reason to refuse a line that matches a built-in format but is in another format. With a further field
- * before the address, the address would be read as the identity, and "- ann" as the user. Without a virtual host, the
- * identity would be read as the address. */
+/* True if the text of several words has the word "-". */
+static bool has_dash(struct bytes text)
+{
+    bool has_more = text.len > 1, has = false;
+    while (has_more && text.len > 0 && !has)
+        has = bytes_equal_str(bytes_take_word(&text), "-");
+    return has;
+}
+
+/* Returns the reason to refuse a line that matches a built-in format but is in another format. With further fields
+ * before the address, one of them would be read as the identity, and "- ann" or "192.0.2.7 - ann" as the user. Without a
+ * virtual host, the identity would be read as the address. A server that asks for no identity writes "-", so no client can
+ * choose the name of a user that is refused. */
 static const char *find_shift(struct log_format *f, bool fitted)
 {
     static const struct bytes none = {"-", 1};
@@ -428,8 +447,7 @@ static const char *find_shift(struct log_format *f, bool fitted)
     if (!f->fields.is_builtin)
         return NULL;
     bool is_site_missing = client == 1 && (fitted ? bytes_equal(f->spans[1], none) : match(f, 1, f->start));
-    bool has_more = fitted && !bytes_equal(f->spans[client + 1], none) &&
-                    bytes_starts_with(f->spans[client + 2], BYTES_LITERAL("- "));
+    bool has_more = fitted && !bytes_equal(f->spans[client + 1], none) && has_dash(f->spans[client + 2]);
     struct bytes wrong = f->spans[client];
     int shown = wrong.len < 60 ? (int)wrong.len : 60;
     if (is_site_missing)

@@ -5,7 +5,7 @@
  *      "protocol":"HTTP/1.1","status":200,"bytes":512,"referrer":"http://example.org/","agent":"curl/7.88"}
  *
  * 1. A field in quotes ends at the next quote without a backslash, so a client cannot forge an end. A text without
- *    quotes, such as the name of a user, ends where the rest of the line first matches the format. So it may contain
+ *    quotes, such as the name of a user or a request, ends where the rest of the line first matches the format. So it may contain
  *    blanks, "[" and times.
  * 2. A blank of the format matches one or more blanks. An address may be a list, of which the first address counts.
  * 3. A member whose value is "-", empty or `""` is null, so that the aggregator does not report the field as missing.

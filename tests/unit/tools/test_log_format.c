@@ -140,7 +140,11 @@ static void test_addresses_and_hosts(void **state)
         "," STATUS;
     check("192.0.2.7, 10.0.0.1,  10.0.0.2 - - " REST, BEGIN ANONYMOUS "," STATUS);
     check("192.0.2.7,10.0.0.1 - - " REST, BEGIN ANONYMOUS "," STATUS);
+    check("\"192.0.2.7, 10.0.0.1\" - - " REST, BEGIN ANONYMOUS "," STATUS);
+    check("\"192.0.2.7\" - - " REST, BEGIN ANONYMOUS "," STATUS);
     check_wrong("shop.example:443 192.0.2.7 - - " REST, "--format=vhost_combined");
+    check_wrong("Nov 28 10:00:00 web1 192.0.2.7 - - " REST, "`Nov` is not the client");
+    check_wrong("web-5c nginx 192.0.2.7 - ann " REST, "`web-5c` is not the client");
     check_wrong("shop.example 192.0.2.7 - ann " REST, "--log-format");
     format = "vhost_combined";
     check("shop.example:443 192.0.2.7 - - " REST, with_host);
@@ -153,6 +157,7 @@ static void test_addresses_and_hosts(void **state)
     check_wrong(
         "192.0.2.7 - - " TIME " \"-\" 200 1", "`192.0.2.7` is not a virtual host: use --format=combined");
     check_wrong("{}", "expected ");
+    check_wrong("Nov 28 10:00:00 web1 192.0.2.7 - ann " REST, "`28` is not the client");
     check_wrong("192.0.2.7 - bob smith " REST, "`192.0.2.7` is not a virtual host: use --format=combined");
     check_wrong("shop.example web1 192.0.2.7 - ann " REST, "`web1` is not the client");
     format = "combined";
@@ -165,7 +170,10 @@ static void test_prefixes(void **state)
         "<190>Nov  8 10:00:00 web1 nginx: ", "<190>Nov 28 10:00:00 nginx[12]: ",
         "2026-11-28T10:00:00.123456+00:00 web1 nginx[1]: ", "<190>1 2026-11-28T10:00:00Z web1 nginx 12 - - ",
         "2026-11-28T10:00:00.000000001Z stdout F ", "nginx-1  | ", "2026-11-28T10:00:00.1Z ",
-        "web-1  | 2026-11-28T10:00:00.123456789Z ", "web-1  | 2026-11-28T10:00:00+01:00 "};
+        "web-1  | 2026-11-28T10:00:00.123456789Z ", "web-1  | 2026-11-28T10:00:00+01:00 ",
+        "web.1.x7y@node-1    | ", "[pod/web-5c/nginx] ", "Nov 28 10:00:00.123456 web1 nginx[1]: ",
+        "Sat 2026-11-28 10:00:00 UTC web1 nginx[1]: ", "1795860001.123456 web1 nginx[1]: ",
+        "Nov 28 10:00:00 web1 daemon.info nginx: ", "Sat Nov 28 10:00:00 2026 daemon.info nginx: "};
     char line[400];
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
         snprintf(line, sizeof line, "%s192.0.2.7 - bob smith " REST, prefixes[i]);
@@ -189,6 +197,10 @@ static void test_directives(void **state)
     format = "%{%Y-%m-%d %H:%M:%S}t %u|%a";
     check(
         "2012-03-24 00:00:00 a b|192.0.2.7", "{\"time\":1332547200,\"user\":\"a b\",\"host\":\"192.0.2.7\"}");
+    format = "%h\t%r\t%u\t%{sec}t";
+    check("h\tGET /a HTTP/1.1\tb c\t1332547200",
+        "{\"time\":1332547200,\"host\":\"h\",\"method\":\"GET\",\"path\":\"/a\","
+        "\"protocol\":\"HTTP/1.1\",\"user\":\"b c\"}");
     format = "%{usec}t %h";
     check("1332547200123456 h", "{\"time\":1332547200,\"host\":\"h\"}");
     format = "%{msec}t %h";
