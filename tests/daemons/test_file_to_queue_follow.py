@@ -322,6 +322,10 @@ class Follow(QueueTest):
     def test_usage(self):
         self.assertEqual(self.put("--follow", self.log).returncode, 64)
         self.assertEqual(self.put("--follow", "--producer=p", "-").returncode, 64)
+        os.mkfifo(self.path("fifo"))
+        done = self.put("--follow", "--producer=p", self.path("fifo"))
+        self.assertEqual(done.returncode, 66, done)
+        self.assertIn(b"not a regular file", done.stderr)
 
 
 if __name__ == "__main__":

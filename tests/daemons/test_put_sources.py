@@ -171,6 +171,11 @@ class Sources(QueueTest):
             lines = numbered(40, 100 * run)
             for _ in range(2):
                 self.assertEqual(self.posted("-", input=lines), lines.splitlines())
+        self.assertEqual(self.posted("/dev/stdin", input=numbered(40, 500)), numbered(40, 500).splitlines())
+        os.mkfifo(self.path("fifo"))
+        for _ in range(2):
+            threading.Thread(target=self.write, args=("fifo", numbered(40)), daemon=True).start()
+            self.assertEqual(self.posted(self.path("fifo")), numbered(40).splitlines())
         name = self.write("a", numbered(10))
         self.assertEqual(self.posted(name), numbered(10).splitlines())
         self.assertEqual(self.posted("-", input=numbered(10)), numbered(10).splitlines())

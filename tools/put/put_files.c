@@ -15,11 +15,12 @@
 
 #define URL_HOST_TEXT 100
 
-/* True for standard input that cannot be read a second time. */
+/* True for an input that cannot be read a second time, such as the pipe of `<(zcat a.gz)`. */
 static bool is_pipe(const char *name)
 {
     struct stat st;
-    return strcmp(name, "-") == 0 && !(fstat(STDIN_FILENO, &st) == 0 && S_ISREG(st.st_mode));
+    int rc = strcmp(name, "-") == 0 ? fstat(STDIN_FILENO, &st) : stat(name, &st);
+    return rc != 0 || !S_ISREG(st.st_mode);
 }
 
 static int check_standard_input(void)

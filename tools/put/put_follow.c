@@ -129,6 +129,9 @@ static int open_tail(struct follow *f, struct log *log)
     struct put_input *in = &log->in;
     struct error error;
     enum log_tail_start place;
+    struct stat st;
+    if (stat(in->name, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+        return tool_fail(EX_NOINPUT, "%s is not a regular file: to post a pipe, omit --follow", in->name);
     in->tail = log_tail_open(in->name, log->state, log->mark, bytes_str(log->tag), &place, &error);
     bool is_open =
         in->tail || place == LOG_TAIL_LOCKED || place == LOG_TAIL_OTHER || error.code == EX_CANTCREAT;
