@@ -59,6 +59,19 @@ static bool is_elsewhere(const struct options *o, const char *data_dir)
     return !has_parent && !options_is_set(o, "aggregator_url");
 }
 
+/* Returns 0, or EX_TEMPFAIL after printing that the pipeline is stopped, if the compaction needs its aggregator. */
+static int check_aggregator(const struct options *o, const struct pipeline *p)
+{
+    bool is_given = options_is_set(o, "aggregator_url") || config_setting(p->config, "compactor", "aggregator_url");
+    bool only_reads = options_bool(o, "export") || options_bool(o, "verify") || options_bool(o, "dry_run");
+    if (is_given || only_reads || !pipeline_is_stopped(p))
+        return EX_OK;
+    return tool_fail(EX_TEMPFAIL,
+        "the pipeline of %s is stopped; `millrace status` shows the reason. Without a start, --aggregator-url=stopped "
+        "merges the sealed slices, and --aggregator-url=none merges no slices",
+        p->data_dir);
+}
+
 static int exec_compactor(const struct options *o)
 {
     static const char *const daemons[] = {"aggregator", "sortdb"};
@@ -76,6 +89,10 @@ static int exec_compactor(const struct options *o)
         pipeline_close(&p);
         return EX_CONFIG;
     }
+    if (check_aggregator(o, &p) != EX_OK) {
+        pipeline_close(&p);
+        return EX_TEMPFAIL;
+    }
     a = tool_args_for("compactor");
     if (config)
         tool_add_arg(&a, "--config=%s", config->path);
@@ -86,6 +103,8 @@ static int exec_compactor(const struct options *o)
         snprintf(key, sizeof key, "%s_url", daemons[i]);
         if (i == 0 && options_is_set(o, key))
             tool_add_arg(&a, "--%s=%s", key, options_string(o, key));
+        else if (!config_setting(config, "compactor", key) && pipeline_is_stopped(&p))
+            tool_add_arg(&a, "--%s=none", key); /* the daemons read the new generation when they start */
         else if (!config_setting(config, "compactor", key))
             add_url(&a, key, &p, daemons[i], config);
     }

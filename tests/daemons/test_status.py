@@ -162,7 +162,7 @@ class StatusTest(harness.MillraceTest):
         self.assertEqual({d["state"] for d in look["daemons"].values()}, {"stopped"})
         for done in (tool("query", "freshness"), tool("put", "--timeout=1s", events), tool("put", "--timeout=1s", "--producer=p", events),
                      tool("producers"), tool("queue", "list"), tool("rejects", "--put-back"), tool("tail", "--follow=false"),
-                     tool("top", "--once"), tool("recount"), tool("forget", "--field=l", "--value=a")):
+                     tool("top", "--once"), tool("recount"), tool("compact"), tool("forget", "--field=l", "--value=a")):
             self.assertEqual(done[0], 75, done[1])
             self.assertIn("the pipeline of %s is stopped" % data, done[1])
         self.assertIn("the pipeline is stopped, so events needs file", tool("sql", "select count(*) from events where stream = 'clicks'")[1])
