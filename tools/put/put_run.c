@@ -262,6 +262,13 @@ static int skip(struct put_input *in, bool is_last)
     return status == 0 ? flush_if_late(in) : status;
 }
 
+static void report_hole(struct put_input *in)
+{
+    if (in->hole > 0)
+        tool_fail(0, "skipped %" PRIu64 " NUL bytes in %s", in->hole, put_input_name(in));
+    in->hole = 0;
+}
+
 int put_take(struct put_input *in, enum line_source_result r, struct bytes bytes)
 {
     uint64_t start = in->content.end;
@@ -271,9 +278,7 @@ int put_take(struct put_input *in, enum line_source_result r, struct bytes bytes
         in->hole += bytes.len;
         return 0;
     }
-    if (in->hole > 0)
-        tool_fail(0, "skipped %" PRIu64 " NUL bytes in %s", in->hole, put_input_name(in));
-    in->hole = 0;
+    report_hole(in);
     if (!in->in_record && !in->skipping)
         in->record_start = start;
     if (r != LINE_SOURCE_LINE)
@@ -287,6 +292,7 @@ int put_take(struct put_input *in, enum line_source_result r, struct bytes bytes
 
 int put_take_end(struct put_input *in)
 {
+    report_hole(in);
     return in->csv && csv_end(in->csv) == CSV_WRONG ? take_csv(in, CSV_WRONG) : 0;
 }
 

@@ -17,7 +17,7 @@
  *    queue stores late can therefore not be taken for a part of this content.
  * 4. The state file is locked, so one process at a time posts with this state file. A put with another state file
  *    may move the mark meanwhile. So a batch counts as stored only if the queue's tag is its tag (put_batch.h).
- * 5. Standard input, unless it is a regular file, is a new content each time. No later input continues that
+ * 5. An input that is not a regular file, such as a pipe, is a new content each time. No later input continues that
  *    content. SUM is then a random number. */
 #ifndef MILLRACE_PUT_SOURCES_H
 #define MILLRACE_PUT_SOURCES_H
