@@ -9,9 +9,9 @@
                year's days, a breakdown of all years
   subscribers  of one stream: pubsub's processor time for a published message of 450 bytes, and its memory
 
-A law is cost = a * size^b by least squares of the logarithms; with |b| below LEVEL the cost is level. A cost bends where the slopes of
-two neighbouring steps differ most, if they differ by more than BEND. Shown are medians of the rounds. SCALE divides the numbers of
-events and keys, to try the script."""
+A law is cost = a * size^b by least squares of the logarithms; with |b| below LEVEL the cost is level. Its error is that of the size whose
+cost is furthest from the law. A cost bends where the slopes of two neighbouring steps differ most, if they differ by more than BEND. Shown
+are medians of the rounds. SCALE divides the numbers of events and keys, to try the script."""
 import collections
 import http.client
 import math
@@ -194,6 +194,12 @@ def bend(sizes, costs):
     return found if abs(found[2] - found[1]) > BEND else None
 
 
+def error(sizes, costs):
+    """The largest part by which a cost differs from the law."""
+    a, b = law(sizes, costs)
+    return max(abs(c / (a * s ** b) - 1) for s, c in zip(sizes, costs))
+
+
 def law_text(sizes, costs):
     b = law(sizes, costs)[1]
     return "level" if abs(b) < LEVEL else "size^%.2f" % b
@@ -255,7 +261,8 @@ def report(what, sizes, costs):
     for name, values in costs.items():
         at = bend(sizes, values)
         text = "; bends at %s, from size^%.2f to size^%.2f" % (short(at[0]), at[1], at[2]) if at else ""
-        print("  %-34s %s   %s%s" % (name, " ".join("%9.3g" % v for v in values), law_text(sizes, values), text), flush=True)
+        print("  %-34s %s   %s, error %.0f%%%s" % (name, " ".join("%9.3g" % v for v in values), law_text(sizes, values),
+                                                 100 * error(sizes, values), text), flush=True)
 
 
 def medians(rounds, sizes, measure):
