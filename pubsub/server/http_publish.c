@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 struct until_parameter {
-    bool is_given;
+    bool is_given, leaves_out;
     char producer[NAME_LEN_MAX + 1], name[NAME_LEN_MAX + 1];
     usec_t time, booted; /* as in until_statement */
 };
@@ -18,7 +18,7 @@ struct pub {
     struct pubsub_server *server;
     struct http_request *req; /* NULL: the client has disconnected */
     bool is_bitlys;           /* the request has no stream= and gets the reply of bitly's pubsub */
-    bool sets_mark;           /* the request is a POST or DELETE /producers */
+    bool sets_mark;           /* the request sets or removes a mark by POST or DELETE /producers */
     char producer[NAME_LEN_MAX + 1];
     struct until_parameter until;
 };
@@ -178,7 +178,7 @@ static void reply_producer(
 static struct until_statement statement_of(const struct until_parameter *until)
 {
     return (struct until_statement){
-        bytes_str(until->producer), bytes_str(until->name), until->time, until->booted};
+        bytes_str(until->producer), bytes_str(until->name), until->time, until->booted, until->leaves_out};
 }
 
 /* Forgets a producer whose mark was removed or set to 0. */
@@ -198,6 +198,7 @@ static void publish_done(struct stream_publish *p, const struct journal_commit *
     struct stream *s = p->stream;
     const char *id = journal_id(stream_journal(s));
     bool is_stored = commit->result == JOURNAL_OK;
+    bool leaves_out = pub->until.leaves_out, was_active = leaves_out && commit->duplicate; /* it published */
     if (is_stored) {
         if (p->lines)
             set_refusing(server, s, NULL, NULL);
@@ -205,7 +206,7 @@ static void publish_done(struct stream_publish *p, const struct journal_commit *
         stats_add(server->bytes, commit->end - commit->start);
         stats_add(server->duplicates, commit->duplicate);
         struct until_statement statement = statement_of(&pub->until);
-        if (pub->until.is_given)
+        if (pub->until.is_given && !was_active)
             untils_state(server->untils, s, &statement, !commit->duplicate);
         if (pub->sets_mark)
             forget_removed(server, s, pub->producer);
@@ -214,7 +215,9 @@ static void publish_done(struct stream_publish *p, const struct journal_commit *
         server_add_place(server, req, s);
     if (!is_stored)
         refuse(server, req, s, commit->result);
-    else if (req && pub->sets_mark)
+    else if (req && was_active)
+        reply_conflict(req, journal_mark(stream_journal(s), bytes_str(pub->producer), NULL));
+    else if (req && (pub->sets_mark || leaves_out))
         reply_producer(server, req, s, pub->producer);
     else if (req && pub->is_bitlys)
         http_replyf(req, 200, NULL, "Published %" PRIu64 " messages to %zu clients.\n", p->lines,
@@ -533,16 +536,19 @@ static void set_mark(struct pubsub_server *server, struct http_request *req, str
 static void leave_out(
     struct pubsub_server *server, struct http_request *req, struct stream *s, const char *producer)
 {
-    struct stream_marks marks = {0};
-    if (!read_guard(server, req, &marks))
-        return;
-    if (is_guarded(s, &marks))
-        refuse(server, req, s, JOURNAL_GUARDED);
-    else if (untils_leave_out(server->untils, s, bytes_str(producer)))
-        reply_producer(server, req, s, producer);
-    else
+    struct journal *j = stream_journal(s);
+    uint64_t mark = journal_mark(j, bytes_str(producer), NULL);
+    struct stream_marks marks = {.producer = bytes_str(producer),
+        .mark = mark,
+        .next = mark,
+        .tag = untils_tag_opening(journal_tag(j, bytes_str(producer)))};
+    struct until_parameter until = {.is_given = true, .leaves_out = true};
+    snprintf(until.producer, sizeof until.producer, "%s", producer);
+    if (!untils_find(server->untils, s, bytes_str(producer)))
         http_problem(req, 409, "no-until", NULL,
             "producer %s has stated no time, so it does not hold the complete-until time back", producer);
+    else if (read_guard(server, req, &marks))
+        publish(server, req, s, &(struct lines){0}, &marks, &until);
 }
 
 static void change_producer(struct pubsub_server *server, struct http_request *req, struct stream *s)

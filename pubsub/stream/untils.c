@@ -132,7 +132,7 @@ static struct bytes tag_of(
     return bytes_of(out, (size_t)len);
 }
 
-static void apply(struct until *u, const struct until_statement *statement)
+static void apply(const struct untils *us, struct until *u, const struct until_statement *statement)
 {
     if (statement->time > 0) {
         u->time = statement->time;
@@ -140,7 +140,7 @@ static void apply(struct until *u, const struct until_statement *statement)
     }
     if (statement->name.len > 0)
         snprintf(u->name, sizeof u->name, "%.*s", (int)statement->name.len, statement->name.ptr);
-    u->silence = 0;
+    u->silence = statement->leaves_out ? us->config.timeout : 0;
 }
 
 struct bytes untils_tag(const struct untils *us, const struct stream *s, struct bytes producer,
@@ -151,7 +151,7 @@ struct bytes untils_tag(const struct untils *us, const struct stream *s, struct 
     if (!e && !statement)
         return opening;
     if (statement)
-        apply(&u, statement);
+        apply(us, &u, statement);
     return tag_of(us, opening, &u, out);
 }
 
@@ -283,13 +283,13 @@ void untils_state(
     bool was_left_out = e->until.silence >= us->config.timeout;
     if (was_left_out && !is_stored && statement->time > 0 && statement->time == e->time)
         return; /* rule 6 */
-    apply(&e->until, statement);
+    apply(us, &e->until, statement);
     if (statement->time > 0) {
         e->time = statement->time;
         e->booted = statement->booted;
         follow_clock(e, us->booted);
     }
-    e->stated = us->ran;
+    e->stated = us->ran - e->until.silence;
     if (is_stored) {
         e->stored_at = e->published = us->ticked_at;
         become_known(e);
@@ -297,18 +297,6 @@ void untils_state(
         e->is_due = true;
         store(e);
     }
-}
-
-bool untils_leave_out(struct untils *us, const struct stream *s, struct bytes producer)
-{
-    struct entry *e = find(us, s, producer);
-    if (!e)
-        return false;
-    e->until.silence = us->config.timeout;
-    e->stated = us->ran - us->config.timeout;
-    e->is_due = true;
-    store(e);
-    return true;
 }
 
 void untils_remove(struct untils *us, const struct stream *s, struct bytes producer)

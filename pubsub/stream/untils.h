@@ -62,13 +62,11 @@ struct until_statement {
     struct bytes name;     /* a new display name; empty: unchanged */
     usec_t time;           /* the stated time, not later than the trusted time; 0: not known */
     usec_t booted;         /* boot time of the machine, computed from the trusted time at the statement */
+    bool leaves_out;       /* excludes the producer, as if it had been silent for `timeout` */
 };
 /* Makes a statement count. is_stored is true if a commit has stored the statement's tag (untils_tag). */
 void untils_state(
     struct untils *us, struct stream *s, const struct until_statement *statement, bool is_stored);
-/* Excludes a producer, as if the producer had been silent for `timeout`. Returns false if the producer has made no
- * statement. */
-bool untils_leave_out(struct untils *us, const struct stream *s, struct bytes producer);
 /* Forgets the time and the name of a producer. */
 void untils_remove(struct untils *us, const struct stream *s, struct bytes producer);
 

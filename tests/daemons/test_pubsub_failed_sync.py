@@ -150,6 +150,19 @@ class FailedSync(PubsubTest):
         for _ in self.after_power_cuts("0"):
             self.assertEqual(self.sub(stream="new").body, b"kept\n")
 
+    def test_of_a_producer_that_is_left_out(self):
+        """The producer is excluded only once this is durable."""
+        d = self.begin("0")
+        self.assertEqual(self.pub(b"line\n", producer="p", mark=0, next=1, until=1).status, 200)
+        self.fail_syncs("/streams/s/")
+        leave_out = lambda: request(self.url, "POST", "/producers?stream=s&producer=p&left_out=1")
+        self.assertProblem(leave_out(), 503, "storage-failed")
+        self.assertFalse(request(self.url, "GET", "/producer?stream=s&producer=p").json()["left_out"])
+        os.unlink(self.fault)
+        d.kill9()
+        self.pubsub(sync="0")
+        self.assertTrue(leave_out().json()["left_out"])
+
     def test_of_the_cursors(self):
         """Cursors keep their places and hold the same segments. Publishes continue."""
         d = self.begin("0")

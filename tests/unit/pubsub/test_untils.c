@@ -105,7 +105,8 @@ static void pass(struct world *w, usec_t t)
 
 static struct until_statement statement(const struct world *w, const char *producer, usec_t time)
 {
-    return (struct until_statement){bytes_str(producer), BYTES_LITERAL("web1"), time, w->trusted - w->boot};
+    return (struct until_statement){
+        bytes_str(producer), BYTES_LITERAL("web1"), time, w->trusted - w->boot, false};
 }
 
 static void on_published(struct stream_publish *p, const struct journal_commit *commit)
@@ -357,6 +358,26 @@ static void a_silent_producer_is_left_out_until_it_states_again(void **state)
     assert_int_equal(least(w, "p"), now);
 }
 
+/* An operator excludes it. */
+static void a_producer_that_is_left_out_stays_so_over_a_kill(void **state)
+{
+    struct world *w = *state;
+    usec_t now = w->trusted;
+    struct until_statement s = statement(w, "p", 0);
+    s.leaves_out = true;
+    publish(w, "p", now);
+    assert_int_equal(least(w, "p"), now);
+    publish_line(w, "p", &s);
+    assert_int_equal(least(w, ""), w->trusted);
+    kill_and_restart(w);
+    assert_int_equal(least(w, ""), w->trusted);
+    state_only(w, "p", now);
+    assert_int_equal(least(w, ""), w->trusted);
+    pass(w, SECOND);
+    state_only(w, "p", now + SECOND);
+    assert_int_equal(least(w, "p"), now + SECOND);
+}
+
 /* A relay that has restarted repeats the last statement. It shows no life of its source. */
 static void a_repeated_time_does_not_end_the_exclusion(void **state)
 {
@@ -433,6 +454,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(only_the_time_that_the_daemon_runs_is_silence, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             a_silent_producer_is_left_out_until_it_states_again, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_producer_that_is_left_out_stays_so_over_a_kill, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_repeated_time_does_not_end_the_exclusion, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_new_producer_is_known_once_it_is_stored, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_removed_producer_stays_removed, set_up, tear_down),
