@@ -315,8 +315,8 @@ static int wait_complete(const struct move *m)
     uint64_t end = json_doc_number(doc, "/end");
     json_doc_free(&doc);
     fprintf(stderr,
-        "partition %u is in cell %s; waiting until this cell is complete beyond the move (millrace producers "
-        "shows a queue that holds it back)\n",
+        "partition %u is in cell %s; waiting until complete_until of this cell includes the moved queues "
+        "(millrace producers shows a queue that holds it back)\n",
         m->partition, m->to->name);
     while (status == EX_OK && !is_held(m, end, time, &status))
         clock_sleep(POLL);
@@ -325,8 +325,9 @@ static int wait_complete(const struct move *m)
     return status;
 }
 
-/* Step 4, for each cell that has not ended the move. A cell that still owns the partition is a copy from before the move. */
-static int end_move(struct move *m, struct cluster *k)
+/* Step 4, for each cell that has not ended the move. A cell that still owns the partition is a copy from before the move.
+ * `is_earlier`: the move is not that of the command, and usually has ended. */
+static int end_move(struct move *m, struct cluster *k, bool is_earlier)
 {
     int status = EX_OK;
     bool has_waited = false;
@@ -336,12 +337,13 @@ static int end_move(struct move *m, struct cluster *k)
         if (m->from == m->to || r->state == PARTITION_OTHER ||
             (r->state == PARTITION_LEFT && r->number < m->number))
             continue;
+        bool has_left = r->state == PARTITION_LEFT;
         if (r->state == PARTITION_OWNED)
             fprintf(stderr,
                 "cell %s is a copy from before the move: the events of partition %u that it had copied since "
                 "then are not counted\n",
                 m->from->name, m->partition);
-        if (r->state != PARTITION_LEFT && !has_waited) {
+        if (!has_left && !has_waited) {
             status = wait_complete(m);
             has_waited = true;
         }
@@ -350,7 +352,7 @@ static int end_move(struct move *m, struct cluster *k)
         if (status == EX_OK)
             status = each_queue(m, leave_out);
         *r = (struct partition){.number = m->number, .state = PARTITION_LEFT};
-        if (status == EX_OK)
+        if (status == EX_OK && !(has_left && is_earlier))
             fprintf(stderr,
                 "back up cell %s now: after a restore of an older backup, it copies nothing more of "
                 "partition %u\n",
@@ -382,7 +384,7 @@ static int move(struct cluster *k, unsigned partition, struct cell *to)
         return tool_fail(
             EX_CONFIG, "no cell copies partition %u: add it to `partitions` of a nats_to_pubsub", partition);
     if (status == EX_OK && owner && owner != to)
-        status = end_move(&(struct move){k, partition, NULL, owner, m.number, NULL}, k);
+        status = end_move(&(struct move){k, partition, NULL, owner, m.number, NULL}, k, true);
     if (status == EX_OK && owner && owner != to) {
         uint64_t mark = m.number++;
         m.from = owner;
@@ -397,7 +399,7 @@ static int move(struct cluster *k, unsigned partition, struct cell *to)
     if (status == EX_OK && owner != to)
         status = arrive(&m, k);
     if (status == EX_OK)
-        status = end_move(&m, k);
+        status = end_move(&m, k, false);
     if (status == EX_OK)
         printf("partition %u: cell %s, move %" PRIu64 "\n", partition, to->name, m.number);
     return status;

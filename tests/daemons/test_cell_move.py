@@ -166,6 +166,27 @@ class CellMove(CellTest):
         self.stop_put()
         self.check_lines()
 
+    def test_two_moves_in_opposite_directions_that_are_killed(self):
+        """Each at each step, then repeated. Neither waits for a time that the other one holds back."""
+        while self.hosts[0].partition == self.hosts[1].partition:
+            self.hosts[1] = Host(self, self.hosts[1].name + "b", "--settle-after=1h")
+        self.put()
+        self.move_directly(self.hosts[1].partition, "west")
+        goals, kill_at, is_killed = ["west", "east"], 0, True
+        while is_killed:
+            kill_at += 1
+            moves = list(zip(self.hosts, goals))
+            is_killed = any([self.move(host.partition, to, kill_at) < 0 for host, to in moves])
+            for host, to in moves if kill_at % 2 else moves[::-1]:
+                self.assertEqual(self.move(host.partition, to), 0, self.output)
+            for host, to in moves:
+                self.assertIn(" %s move " % to, self.owner(host.partition))
+                self.wait_lines_of(host, to)
+            goals.reverse()
+        self.assertGreaterEqual(kill_at, 6)
+        self.stop_put()
+        self.check_lines()
+
     def move_directly(self, partition, to):
         r = self.run_program("millrace", "cell", "--config=" + self.path("direct.conf"), "move", str(partition), "--to=" + to,
                              "--free-after=0")
@@ -260,6 +281,9 @@ class CellMove(CellTest):
         self.assertEqual(states, ["left.west", "leaving.north", "arriving", "owned", "left.north"])
         self.assertTrue(self.cells["east"].producer(host)["left_out"])
         self.assertEqual(self.owner(host.partition), "%2d north move 2" % host.partition)
+        self.assertIn("back up cell east now", self.output)
+        self.assertEqual(self.move(host.partition, "west"), 0, self.output)
+        self.assertEqual(self.output.count("back up cell"), 1)
         self.stop_put()
         self.check_lines()
 
