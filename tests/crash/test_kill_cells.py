@@ -1,6 +1,6 @@
 """Queues, relays, nats-server, pubsubs and copiers killed with -9 and stopped with SIGSTOP at random while numbered events flow,
-and the server restored to an older copy of its directory: the cells together have each event once, in the order of its queue. Also
-while partitions move between cells, by commands that are killed and stopped."""
+their links to the server cut, and the server restored to an older copy of its directory: the cells together have each event once, in the
+order of its queue. Also while partitions move between cells, by commands that are killed and stopped."""
 # full: MILLRACE_ROUNDS=30
 # parts: 2
 import collections
@@ -14,7 +14,7 @@ import time
 import harness
 from cell_test import Cell, CellTest, Host, Putter
 from harness import wait_until
-from nats_test import Client
+from nats_test import Client, Link
 
 EVENTS_A_ROUND = 3000
 SETTLE_SECONDS = 5
@@ -81,6 +81,15 @@ class KillCells(CellTest):
     def setUp(self):
         super().setUp()
         self.random = harness.seeded()
+        self.links = []
+
+    def nats_url(self):
+        self.links.append(Link(self, self.server.port))
+        return self.links[-1].url
+
+    def cut_a_link(self):
+        self.random.choice(self.links).cut_until_given_up()
+        self.start_ended()
 
     def restore_server(self):
         """A copy from before some messages that the relays know to be stored."""
@@ -100,6 +109,8 @@ class KillCells(CellTest):
         yield self.kill_server
         yield self.restore_server
         yield self.pause_server
+        yield self.cut_a_link
+        yield self.cut_a_link
         for host in self.hosts:
             yield host.kill_queue
             yield host.kill_relay

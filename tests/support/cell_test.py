@@ -45,7 +45,7 @@ class Host:
     """An app's host: a queue and its relay."""
 
     def __init__(self, test, name, *relay_args):
-        self.test, self.name, self.relay_args = test, name, relay_args
+        self.test, self.name, self.relay_args, self.nats_url = test, name, relay_args, test.nats_url()
         self.url = "unix:" + test.path(name + ".sock")
         self.start_queue()
         self.start_relay()
@@ -55,12 +55,14 @@ class Host:
 
     def start_relay(self):
         self.relay = self.test.daemon(
-            "queue_to_nats", "--queue-url=" + self.url, "--nats-url=" + self.test.server.url, "--backoff-max=200ms", "--create",
+            "queue_to_nats", "--queue-url=" + self.url, "--nats-url=" + self.nats_url, "--backoff-max=200ms", "--create",
             "--replicas=1", "--nats-timeout=1s", "--name=" + self.name, *self.relay_args)
 
     @property
     def id(self):
-        return request(self.url, "GET", "/stats?format=json").json()["queues"]["default"]["queue_id"]
+        """The first put or the relay makes the queue."""
+        queues = lambda: request(self.url, "GET", "/stats?format=json").json()["queues"]
+        return wait_until(lambda: queues().get("default"), "the queue of " + self.name)["queue_id"]
 
     @property
     def partition(self):
@@ -86,7 +88,7 @@ class Cell:
     """A cell's pubsub and nats_to_pubsub."""
 
     def __init__(self, test, name, partitions="0-63", *args):
-        self.test, self.name, self.args = test, name, ("--partitions=" + partitions, *args)
+        self.test, self.name, self.args, self.nats_url = test, name, ("--partitions=" + partitions, *args), test.nats_url()
         self.url = "unix:" + test.path(name + ".sock")
         self.start_pubsub()
         self.start_copier()
@@ -95,7 +97,7 @@ class Cell:
         self.pubsub = self.test.start("pubsub", "--data-dir=" + self.test.path(self.name), "--sync=never", *args, listen=self.url)
 
     def start_copier(self, *args):
-        self.copier = self.test.daemon("nats_to_pubsub", "--pubsub-url=" + self.url, "--nats-url=" + self.test.server.url,
+        self.copier = self.test.daemon("nats_to_pubsub", "--pubsub-url=" + self.url, "--nats-url=" + self.nats_url,
                                        "--nats-timeout=1s", *self.args, *args)
 
     def restart_copier(self, *args):
@@ -159,6 +161,10 @@ class CellTest(NatsTest):
         self.server.process.send_signal(signal.SIGSTOP)
         wait_until(lambda: gave_up(relay, failed), "a publish to fail")
         self.server.process.send_signal(signal.SIGCONT)
+        self.start_ended()
+
+    def start_ended(self):
+        """A program ends if a request to a server does not end."""
         for host in self.hosts:
             if not host.relay.alive():
                 host.start_relay()

@@ -1,11 +1,13 @@
 """Real nats-servers with JetStream, and a client that reads what a stream has."""
 import base64
+import contextlib
 import json
 import os
 import shutil
 import signal
 import socket
 import subprocess
+import threading
 
 import harness
 from harness import UNREACHABLE, wait_until
@@ -60,6 +62,70 @@ class NatsServer:
     def restore(self, copy):
         shutil.rmtree(self.directory)
         shutil.copytree(self.test.path(copy), self.directory)
+
+
+class Link:
+    """The way to a port, which a test cuts: nothing passes, and nothing shows it, until mend() ends the connections."""
+
+    def __init__(self, test, port):
+        self.port, self.is_whole, self.made, self.sockets = port, threading.Event(), 0, []
+        self.is_whole.set()
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = "nats://127.0.0.1:%d" % self.listener.getsockname()[1]
+        test.addCleanup(self.close)
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                client = self.listener.accept()[0]
+                self.made += 1
+                threading.Thread(target=self.serve, args=(client,), daemon=True).start()
+
+    def serve(self, client):
+        self.sockets.append(client)
+        self.is_whole.wait()
+        try:
+            server = socket.create_connection(("127.0.0.1", self.port))
+        except OSError:  # it is down
+            client.close()
+            return
+        self.sockets.append(server)
+        threading.Thread(target=self.copy, args=(server, client), daemon=True).start()
+        self.copy(client, server)
+
+    def copy(self, source, sink):
+        with contextlib.suppress(OSError):
+            while (piece := source.recv(1 << 16)) and self.is_whole.is_set():
+                sink.sendall(piece)
+            self.is_whole.wait()
+        self.end(source, sink)
+
+    @staticmethod
+    def end(*sockets):
+        for s in sockets:
+            with contextlib.suppress(OSError):
+                s.shutdown(socket.SHUT_RDWR)
+
+    def cut(self):
+        self.is_whole.clear()
+
+    def mend(self):
+        self.end(*self.sockets)
+        self.sockets = []
+        self.is_whole.set()
+
+    def cut_until_given_up(self):
+        """Until the program in front of it has given up, and connects again."""
+        made = self.made
+        self.cut()
+        wait_until(lambda: self.made > made, "another connection")
+        self.mend()
+
+    def close(self):
+        self.end(self.listener)
+        self.listener.close()
+        self.mend()
 
 
 class Client:
@@ -151,6 +217,10 @@ class NatsTest(harness.MillraceTest):
         if not shutil.which("nats-server"):
             harness.not_installed(self, "nats-server is not installed (scripts/setup --cluster)")
         self.queue_url = "unix:" + self.path("q.sock")
+
+    def nats_url(self):
+        """For a program that is started: the address of the server, or of a way to it."""
+        return self.server.url
 
     def start_queue(self, *args):
         return self.start("simplequeue", "--data-dir=" + self.path("q"), "--sync=never", *args, listen=self.queue_url)
