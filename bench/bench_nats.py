@@ -53,7 +53,7 @@ def measure(events):
 
 def main():
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
-    events = int(sys.argv[2]) if len(sys.argv) > 2 else 400000
+    events = int(sys.argv[2]) if len(sys.argv) > 2 else 1000000
     found = [measure(events) for _ in range(rounds)]
     relay, bare = (statistics.median(f[i] for f in found) for i in (0, 1))
     print("queue_to_nats %.0f MB/s, %.0f events/s; bare libnats %.0f MB/s; ratio %.2f; messages of %d KB"

@@ -23,8 +23,9 @@ class KillNatsCluster(NatsTest):
         ports = [int(self.keep_port()) for _ in range(3)]
         self.links = {(i, j): Link(self, ports[j]) for i in range(3) for j in range(3) if i != j}  # i connects to j
         routes = [", ".join('"%s"' % link.url for (i, _), link in self.links.items() if i == n) for n in range(3)]
-        self.servers = [NatsServer(self, "n%d" % i, 'cluster { name: "c", listen: "127.0.0.1:%d", no_advertise: true, routes: [%s] }\n' % (
-            ports[i], routes[i])) for i in range(3)]
+        # Nothing listens at the advertised port, so that no route bypasses the links.
+        cluster = 'cluster { name: "c", listen: "127.0.0.1:%d", advertise: "127.0.0.1:1", routes: [%s] }\n'
+        self.servers = [NatsServer(self, "n%d" % i, cluster % (ports[i], routes[i])) for i in range(3)]
         self.down = NatsServer(self, "never")  # the first address of the list
         for server in self.servers:
             server.start()
@@ -75,6 +76,7 @@ class KillNatsCluster(NatsTest):
         links = self.links[i, j], self.links[j, i]
         for link in links:
             link.cut()
+        wait_until(lambda: any(link.lost for link in links), "the servers to send to each other")
         self.more_is_stored()
         for link in links:
             link.mend()

@@ -68,7 +68,8 @@ class Link:
     """The way to a port, which a test cuts: nothing passes, and nothing shows it, until mend() ends the connections."""
 
     def __init__(self, test, port):
-        self.port, self.is_whole, self.made, self.sockets = port, threading.Event(), 0, []
+        self.port, self.is_whole, self.sockets = port, threading.Event(), []
+        self.made = self.lost = 0  # connections; pieces that a cut has held
         self.is_whole.set()
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.url = "nats://127.0.0.1:%d" % self.listener.getsockname()[1]
@@ -98,6 +99,7 @@ class Link:
         with contextlib.suppress(OSError):
             while (piece := source.recv(1 << 16)) and self.is_whole.is_set():
                 sink.sendall(piece)
+            self.lost += piece != b""
             self.is_whole.wait()
         self.end(source, sink)
 
