@@ -1,5 +1,6 @@
 #include "ruler/alert_text.h"
 
+#include "base/rfc3339.h"
 #include "metrics/exposition.h"
 
 #include <inttypes.h>
@@ -10,24 +11,6 @@
 #define NUMBER_TEXT 400
 #define PRECISION_MAX 60
 #define SHORT_EXPONENT 6 /* from this exponent on, Go's %v writes an exponent */
-
-enum source { SOURCE_LITERAL, SOURCE_LABEL, SOURCE_LABELS, SOURCE_VALUE };
-
-/* A literal text or an action. */
-struct part {
-    enum source source;
-    struct buf text; /* the literal, or the name of the label */
-    /* The function for a number; NULL: none. */
-    void (*function)(const struct part *p, double value, struct buf *out);
-    struct buf before, after; /* of printf: the texts around the verb */
-    char verb;
-    int precision; /* -1: none */
-};
-
-struct alert_text {
-    struct part *parts;
-    size_t n, cap;
-};
 
 /* Formats a finite number by a verb, and others as Go does. */
 static void format_number(struct buf *out, char verb, int precision, double value)
@@ -62,12 +45,21 @@ void number_append(double value, struct buf *out)
         format_number(out, 'f', decimals > 0 ? decimals : 0, value);
 }
 
-static void humanize(const struct part *p, double v, struct buf *out)
+const char *time_write(int64_t ms, char out[TIME_TEXT])
+{
+    char text[RFC3339_TEXT];
+    if (ms == 0)
+        return strcpy(out, "0001-01-01T00:00:00Z");
+    rfc3339_write(ms / 1000, text);
+    snprintf(out, TIME_TEXT, "%.19s.%03dZ", text, (int)(ms % 1000));
+    return out;
+}
+
+static void humanize(double v, struct buf *out)
 {
     static const char large[] = "kMGTPEZY", small[] = "munpfazy";
     bool is_plain = v == 0 || !isfinite(v), is_small = fabs(v) < 1;
     size_t n = 0;
-    (void)p;
     for (; !is_plain && n < 8 && (is_small ? fabs(v) < 1 : fabs(v) >= 1000); n++)
         v = is_small ? v * 1000 : v / 1000;
     format_number(out, 'g', 4, v);
@@ -75,10 +67,10 @@ static void humanize(const struct part *p, double v, struct buf *out)
         buf_append_char(out, is_small ? small[n - 1] : large[n - 1]);
 }
 
-static void humanize_duration(const struct part *p, double v, struct buf *out)
+static void humanize_duration(double v, struct buf *out)
 {
     if (!isfinite(v) || fabs(v) < 1 || fabs(v) >= 9e18) {
-        humanize(p, v, out);
+        humanize(v, out);
         buf_append_str(out, isfinite(v) ? "s" : "");
         return;
     }
@@ -96,19 +88,10 @@ static void humanize_duration(const struct part *p, double v, struct buf *out)
     buf_append_char(out, 's');
 }
 
-static void humanize_percentage(const struct part *p, double v, struct buf *out)
+static void humanize_percentage(double v, struct buf *out)
 {
-    (void)p;
     format_number(out, 'g', 4, v * 100);
     buf_append_char(out, '%');
-}
-
-static void print_formatted(const struct part *p, double v, struct buf *out)
-{
-    if (strchr("sv", p->verb) || (p->verb == 'g' && p->precision < 0))
-        number_append(v, out);
-    else
-        format_number(out, p->verb, p->precision < 0 ? 6 : p->precision, v);
 }
 
 /* Appends labels as Go prints a map: map[a:b c:d]. */
@@ -122,25 +105,6 @@ static void print_labels(const struct label_set *labels, struct buf *out)
         buf_append_bytes(out, labels->all[i].value);
     }
     buf_append_char(out, ']');
-}
-
-void alert_text_expand(
-    const struct alert_text *t, const struct label_set *labels, double value, struct buf *out)
-{
-    for (const struct part *p = t->parts; p < t->parts + t->n; p++) {
-        buf_append_bytes(out, buf_bytes(&p->before));
-        if (p->source == SOURCE_LITERAL)
-            buf_append_bytes(out, buf_bytes(&p->text));
-        else if (p->source == SOURCE_LABEL)
-            buf_append_bytes(out, label_set_get(labels, buf_bytes(&p->text)));
-        else if (p->source == SOURCE_LABELS)
-            print_labels(labels, out);
-        else if (p->function)
-            p->function(p, value, out);
-        else
-            number_append(value, out);
-        buf_append_bytes(out, buf_bytes(&p->after));
-    }
 }
 
 /* Takes the next word: a quoted text with its quotes, `|`, or characters up to a space or `|`. */
@@ -161,103 +125,120 @@ static struct bytes take_word(struct bytes *rest)
     return word;
 }
 
-/* Sets the source of an action. Returns false for a word that names no value. */
-static bool read_value(struct bytes word, struct part *p)
+static bool is_number(struct bytes word)
 {
-    static const char *const prefixes[] = {"$labels", ".Labels"};
-    for (size_t i = 0; i < 2; i++) {
-        struct bytes prefix = bytes_str(prefixes[i]);
-        if (!bytes_starts_with(word, prefix))
-            continue;
-        struct bytes name = bytes_of(word.ptr + prefix.len, word.len - prefix.len);
-        bool is_label = name.len > 1 && name.ptr[0] == '.';
-        p->source = is_label ? SOURCE_LABEL : SOURCE_LABELS;
-        if (is_label)
-            buf_append(&p->text, name.ptr + 1, name.len - 1);
-        return name.len == 0 || (is_label && exposition_is_label_name(buf_bytes(&p->text)));
-    }
-    p->source = SOURCE_VALUE;
     return bytes_equal_str(word, "$value") || bytes_equal_str(word, ".Value");
 }
 
-/* Reads the format of printf in quotes. Returns false unless it has one verb, and no escapes. */
-static bool read_format(struct bytes word, struct part *p)
+/* Appends a value. Returns false for a word that names none. */
+static bool print_value(struct bytes word, const struct label_set *labels, double value, struct buf *out)
 {
-    if (word.len < 2 || word.ptr[0] != '"' || word.ptr[word.len - 1] != '"' ||
-        memchr(word.ptr, '\\', word.len))
-        return false;
-    for (size_t i = 1; i + 1 < word.len; i++) {
-        if (word.ptr[i] != '%' || word.ptr[++i] == '%') {
-            buf_append_char(p->verb ? &p->after : &p->before, word.ptr[i]);
+    static const char *const prefixes[] = {"$labels", ".Labels"};
+    for (size_t i = 0; i < 2; i++) {
+        struct bytes prefix = bytes_str(prefixes[i]), name = BYTES_NONE;
+        if (!bytes_starts_with(word, prefix))
             continue;
+        if (word.len == prefix.len) {
+            print_labels(labels, out);
+            return true;
         }
-        bool has_verb = p->verb != '\0';
-        p->precision = word.ptr[i] == '.' ? 0 : -1;
-        for (i += word.ptr[i] == '.'; p->precision >= 0 && word.ptr[i] >= '0' && word.ptr[i] <= '9'; i++)
-            p->precision =
-                p->precision > PRECISION_MAX ? p->precision : p->precision * 10 + word.ptr[i] - '0';
-        p->verb = word.ptr[i];
-        bool has_precision = p->precision >= 0, is_text = p->verb == 's' || p->verb == 'v';
-        if (has_verb || !memchr("svfeg", p->verb, 5) || p->precision > PRECISION_MAX ||
-            (is_text && has_precision))
-            return false;
+        name = bytes_of(word.ptr + prefix.len + 1, word.len - prefix.len - 1);
+        buf_append_bytes(out, label_set_get(labels, name));
+        return word.ptr[prefix.len] == '.' && exposition_is_label_name(name);
     }
-    return p->verb != '\0';
+    if (is_number(word))
+        number_append(value, out);
+    return is_number(word);
 }
 
-/* Reads a function and the format of printf. Returns an error or NULL. */
-static const char *read_function(struct bytes word, struct bytes *rest, struct part *p)
+/* Appends a text, or a number if `text` is NULL, by a format in quotes. Returns an error or NULL. */
+static const char *print_formatted(struct bytes format, const struct buf *text, double value, struct buf *out)
 {
-    static const struct {
-        const char *name;
-        void (*function)(const struct part *p, double value, struct buf *out);
-    } functions[] = {{"printf", print_formatted}, {"humanize", humanize},
-        {"humanizeDuration", humanize_duration}, {"humanizePercentage", humanize_percentage}};
+    static const char bad[] = "printf needs a format with one of %s %v %f %e %g, without a width";
+    size_t n_verbs = 0;
+    if (format.len < 2 || format.ptr[0] != '"' || format.ptr[format.len - 1] != '"' ||
+        memchr(format.ptr, '\\', format.len))
+        return bad;
+    for (const char *p = format.ptr + 1; p < format.ptr + format.len - 1; p++) {
+        if (*p != '%' || *++p == '%') {
+            buf_append_char(out, *p);
+            continue;
+        }
+        int precision = *p == '.' ? 0 : -1;
+        for (p += *p == '.'; precision >= 0 && precision <= PRECISION_MAX && *p >= '0' && *p <= '9'; p++)
+            precision = precision * 10 + *p - '0';
+        bool is_plain = *p == 's' || *p == 'v' || (*p == 'g' && precision < 0);
+        if (n_verbs++ > 0 || !memchr("svfeg", *p, 5) || precision > PRECISION_MAX ||
+            (is_plain && precision >= 0))
+            return bad;
+        if (text && (!is_plain || *p == 'g'))
+            return "the function needs $value";
+        if (text)
+            buf_append_bytes(out, buf_bytes(text));
+        else if (is_plain)
+            number_append(value, out);
+        else
+            format_number(out, *p, precision < 0 ? 6 : precision, value);
+    }
+    return n_verbs == 1 ? NULL : bad;
+}
+
+static const struct function {
+    const char *name;
+    void (*print)(double value, struct buf *out); /* NULL: print_formatted */
+} functions[] = {{"printf", NULL}, {"humanize", humanize}, {"humanizeDuration", humanize_duration},
+    {"humanizePercentage", humanize_percentage}};
+
+static const struct function *find_function(struct bytes name)
+{
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
-        if (bytes_equal_str(word, functions[i].name))
-            p->function = functions[i].function;
-    if (!p->function)
-        return "only values and the functions of the guide are supported";
-    if (p->function == print_formatted && !read_format(take_word(rest), p))
-        return "printf needs a format with one of %s %v %f %e %g, without a width";
+        if (bytes_equal_str(name, functions[i].name))
+            return &functions[i];
     return NULL;
 }
 
-/* Returns an error or NULL. */
-static const char *read_action(struct part *p, struct bytes rest)
+/* Appends the result of an action; `text` is scratch memory. Returns an error or NULL. */
+static const char *expand_action(
+    struct bytes rest, const struct label_set *labels, double value, struct buf *text, struct buf *out)
 {
-    struct bytes word = take_word(&rest);
-    const char *error = NULL;
-    if (read_value(word, p)) {
-        word = take_word(&rest);
-        if (word.len > 0)
-            error = bytes_equal_str(word, "|") ? read_function(take_word(&rest), &rest, p) : "expected |";
-    } else {
-        buf_clear(&p->text);
-        error = read_function(word, &rest, p);
-        if (!error && !read_value(take_word(&rest), p))
-            error = "the function needs a value such as $value";
+    struct bytes operand = take_word(&rest), name = operand, format = BYTES_NONE;
+    bool is_first = print_value(operand, labels, value, text);
+    if (is_first) {
+        name = take_word(&rest);
+        if (name.len == 0) {
+            buf_append_bytes(out, buf_bytes(text));
+            return NULL;
+        }
+        if (!bytes_equal_str(name, "|"))
+            return "expected |";
+        name = take_word(&rest);
     }
-    if (!error && take_word(&rest).len > 0)
-        error = "only one function is supported";
-    if (!error && p->source != SOURCE_VALUE && p->function && !(p->verb && strchr("sv", p->verb)))
-        error = "the function needs $value";
-    return error;
+    const struct function *f = find_function(name);
+    if (!f)
+        return "only values and the functions of the guide are supported";
+    if (!f->print)
+        format = take_word(&rest);
+    if (!is_first)
+        operand = take_word(&rest);
+    if (!is_first && !print_value(operand, labels, value, text))
+        return "the function needs a value such as $value";
+    if (take_word(&rest).len > 0)
+        return "only one function is supported";
+    if (!f->print)
+        return print_formatted(format, is_number(operand) ? NULL : text, value, out);
+    if (!is_number(operand))
+        return "the function needs $value";
+    f->print(value, out);
+    return NULL;
 }
 
-static struct part *add_part(struct alert_text *t)
-{
-    struct part *p = ARRAY_ADD(t->parts, t->n, t->cap);
-    *p = (struct part){0};
-    return p;
-}
-
-static int read_parts(struct alert_text *t, struct bytes text, struct error *error)
+int alert_text_expand(
+    struct bytes text, const struct label_set *labels, double value, struct buf *out, struct error *error)
 {
     while (text.len > 0) {
         const char *open = memmem(text.ptr, text.len, "{{", 2);
         size_t n = open ? (size_t)(open - text.ptr) : text.len;
-        buf_append(&add_part(t)->text, text.ptr, n);
+        buf_append(out, text.ptr, n);
         if (!open)
             break;
         struct bytes rest = bytes_of(open + 2, text.len - n - 2);
@@ -265,7 +246,9 @@ static int read_parts(struct alert_text *t, struct bytes text, struct error *err
         if (!close)
             return error_set(error, -1, "template: {{ without }}");
         struct bytes action = bytes_trim(bytes_of(rest.ptr, (size_t)(close - rest.ptr)));
-        const char *why = read_action(add_part(t), action);
+        struct buf scratch = {0};
+        const char *why = expand_action(action, labels, value, &scratch, out);
+        buf_free(&scratch);
         if (why)
             return error_set(error, -1, "template {{ %.*s }}: %s", (int)action.len, action.ptr, why);
         text = bytes_of(close + 2, (size_t)(rest.ptr + rest.len - close) - 2);
@@ -273,25 +256,14 @@ static int read_parts(struct alert_text *t, struct bytes text, struct error *err
     return 0;
 }
 
-struct alert_text *alert_text_new(struct bytes text, struct error *error)
+void alert_texts_expand(
+    const struct label_set *texts, const struct label_set *labels, double value, struct label_set *out)
 {
-    struct alert_text *t = mem_zalloc(sizeof *t);
-    if (read_parts(t, text, error) != 0)
-        alert_text_free(&t);
-    return t;
-}
-
-void alert_text_free(struct alert_text **tp)
-{
-    struct alert_text *t = *tp;
-    if (!t)
-        return;
-    for (size_t i = 0; i < t->n; i++) {
-        buf_free(&t->parts[i].text);
-        buf_free(&t->parts[i].before);
-        buf_free(&t->parts[i].after);
+    struct buf text = {0};
+    for (const struct label *l = texts->all; l < texts->all + texts->n; l++) {
+        buf_clear(&text);
+        alert_text_expand(l->value, labels, value, &text, NULL);
+        label_set_put(out, l->name, buf_bytes(&text));
     }
-    free(t->parts);
-    free(t);
-    *tp = NULL;
+    buf_free(&text);
 }

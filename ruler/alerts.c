@@ -1,33 +1,26 @@
 #include "ruler/alerts.h"
 
 #include "base/xxh3.h"
+#include "ruler/alert_text.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 static const char *const state_names[] = {"none", "pending", "firing", "resolved"};
+static const char *const time_names[ALERT_TIMES] = {
+    "active_at", "fired_at", "resolved_at", "kept_since", "sent_at_0", "sent_at_1"};
 
 static void alert_free(struct alert *a)
 {
-    free(a->key);
-    label_set_free(&a->labels);
-    label_set_free(&a->annotations);
+    result_sample_free(&a->sample);
+    free(a->group);
     free(a);
-}
-
-static void set_key(struct alert *a)
-{
-    struct buf key = {0};
-    label_set_print(&a->labels, &key);
-    buf_append_char(&key, '\0');
-    a->key = key.ptr;
 }
 
 static int compare_keys(const void *a, const void *b)
 {
-    return strcmp((*(struct alert *const *)a)->key, (*(struct alert *const *)b)->key);
+    return strcmp((*(struct alert *const *)a)->sample.key, (*(struct alert *const *)b)->sample.key);
 }
 
 void alerts_sort(struct alert_list *list)
@@ -36,57 +29,32 @@ void alerts_sort(struct alert_list *list)
         qsort(list->all, list->n, sizeof *list->all, compare_keys);
 }
 
-static struct alert *alert_new(const struct rule *rule, const struct result_sample *s, int64_t now)
+static void set_state(struct alert_list *list, struct alert *a, enum alert_state state)
 {
-    struct alert *a = mem_zalloc(sizeof *a);
-    a->labels = label_set_copy(&s->labels);
-    label_set_put(&a->labels, BYTES_LITERAL("__name__"), BYTES_NONE);
-    rule_labels_expand(&rule->labels, &s->labels, s->value, &a->labels);
-    label_set_put(&a->labels, BYTES_LITERAL("alertname"), bytes_str(rule->name));
-    rule_labels_expand(&rule->annotations, &s->labels, s->value, &a->annotations);
-    a->state = ALERT_PENDING;
-    a->value = s->value;
-    a->active_at = now;
-    set_key(a);
-    return a;
-}
-
-/* Makes an alert of each sample, in the order of keys. Fails if two have the same labels. */
-static int make_alerts(struct alert_list *out, const struct rule *rule, const struct query_result *result,
-    uint64_t limit, int64_t now, struct error *error)
-{
-    if (limit > 0 && result->n > limit)
-        return error_set(
-            error, -1, "the result has %zu samples, more than the limit %" PRIu64, result->n, limit);
-    for (size_t i = 0; i < result->n; i++)
-        *ARRAY_ADD(out->all, out->n, out->cap) = alert_new(rule, &result->all[i], now);
-    alerts_sort(out);
-    for (size_t i = 1; i < out->n; i++)
-        if (strcmp(out->all[i - 1]->key, out->all[i]->key) == 0)
-            return error_set(error, -1,
-                "two samples have the same labels %.500s after the labels of the rule", out->all[i]->key);
-    return 0;
-}
-
-/* Continues an alert with the value and the annotations of `fresh`, which is freed. */
-static void renew(struct alert *a, struct alert *fresh)
-{
-    struct label_set annotations = a->annotations;
-    a->annotations = fresh->annotations;
-    fresh->annotations = annotations;
-    a->value = fresh->value;
-    a->kept_since = 0;
-    alert_free(fresh);
-}
-
-/* Moves an alert with a sample to its next state. */
-static void advance(struct alert_list *list, struct alert *a, const struct rule *rule, int64_t now)
-{
-    if (a->state != ALERT_PENDING || now - a->active_at < rule->hold)
-        return;
-    a->state = ALERT_FIRING;
-    a->fired_at = now;
+    a->state = state;
     list->is_changed = true;
+}
+
+/* Begins or continues an alert with a sample. An alert whose end is not sent on each way begins again in the same struct,
+ * because a message may be in progress. */
+static void take_sample(
+    struct alert_list *list, struct alert *a, struct result_sample *s, const struct rule *rule, int64_t now)
+{
+    struct result_sample old = a->sample;
+    a->sample = *s;
+    *s = old;
+    a->at[KEPT_SINCE] = 0;
+    if (a->state == ALERT_NONE || a->state == ALERT_RESOLVED) {
+        set_state(list, a, ALERT_PENDING);
+        a->at[ACTIVE_AT] = now;
+        a->at[FIRED_AT] = a->at[RESOLVED_AT] = 0;
+        for (size_t w = 0; w < ALERT_WAYS; w++)
+            a->sent[w] = a->sent[w] == ALERT_RESOLVED ? ALERT_NONE : a->sent[w];
+    }
+    if (a->state == ALERT_PENDING && now - a->at[ACTIVE_AT] >= rule->hold) {
+        set_state(list, a, ALERT_FIRING);
+        a->at[FIRED_AT] = now;
+    }
 }
 
 /* Ends an alert without a sample. Returns false if the alert is removed. */
@@ -100,70 +68,38 @@ static bool end(struct alert_list *list, struct alert *a, int64_t keep, int64_t 
         list->is_changed = true;
         return false;
     }
-    if (a->state == ALERT_PENDING)
-        keep = 0;
-    if (a->state == ALERT_FIRING && keep > 0 && a->kept_since == 0) {
-        a->kept_since = now;
+    if (a->state == ALERT_FIRING && keep > 0 && a->at[KEPT_SINCE] == 0) {
+        a->at[KEPT_SINCE] = now;
         list->is_changed = true;
     }
-    if (a->state != ALERT_RESOLVED && (keep == 0 || now - a->kept_since >= keep)) {
-        a->state = ALERT_RESOLVED;
-        a->resolved_at = now;
-        list->is_changed = true;
+    if (a->state == ALERT_PENDING ||
+        (a->state == ALERT_FIRING && (keep == 0 || now - a->at[KEPT_SINCE] >= keep))) {
+        set_state(list, a, ALERT_RESOLVED);
+        a->at[RESOLVED_AT] = now;
     }
     return true;
 }
 
-/* Begins an alert again whose end is not sent on each way. The struct stays, because a message may be in progress. */
-static void restart(struct alert *a, int64_t now)
+void alerts_take(struct alert_list *list, const struct rule *rule, struct query_result *result, int64_t now)
 {
-    a->state = ALERT_PENDING;
-    a->active_at = now;
-    a->fired_at = a->resolved_at = 0;
-    for (size_t w = 0; w < ALERT_WAYS; w++)
-        if (a->sent[w].state == ALERT_RESOLVED)
-            a->sent[w].state = ALERT_NONE;
-}
-
-int alerts_take(struct alert_list *list, const struct rule *rule, const struct query_result *result,
-    uint64_t limit, int64_t now, struct error *error)
-{
-    struct alert_list fresh = {0}, next = {.is_changed = list->is_changed};
+    struct alert_list next = {.is_changed = list->is_changed};
     size_t i = 0, k = 0;
-    if (make_alerts(&fresh, rule, result, limit, now, error) != 0) {
-        alerts_free(&fresh);
-        return -1;
-    }
-    while (i < list->n || k < fresh.n) {
-        int order = i == list->n ? 1 : k == fresh.n ? -1 : compare_keys(&list->all[i], &fresh.all[k]);
-        struct alert *old = order <= 0 ? list->all[i++] : NULL, *found = order >= 0 ? fresh.all[k++] : NULL;
-        if (old && !found && !end(&next, old, rule->keep_firing, now))
+    while (i < list->n || k < result->n) {
+        struct alert *a = i < list->n ? list->all[i] : NULL;
+        struct result_sample *s = k < result->n ? &result->all[k] : NULL;
+        int order = !a ? 1 : !s ? -1 : strcmp(a->sample.key, s->key);
+        i += order <= 0;
+        k += order >= 0;
+        if (order < 0 && !end(&next, a, rule->keep_firing, now))
             continue;
-        bool is_new = found && (!old || old->state == ALERT_RESOLVED);
-        next.is_changed = next.is_changed || is_new;
-        if (old && is_new)
-            restart(old, now);
-        if (old && found)
-            renew(old, found);
-        else if (found)
-            old = found;
-        if (found)
-            advance(&next, old, rule, now);
-        *ARRAY_ADD(next.all, next.n, next.cap) = old;
+        if (order > 0)
+            a = mem_zalloc(sizeof *a);
+        if (order >= 0)
+            take_sample(&next, a, s, rule, now);
+        *ARRAY_ADD(next.all, next.n, next.cap) = a;
     }
-    free(fresh.all);
     free(list->all);
     *list = next;
-    return 0;
-}
-
-void alerts_resolve_all(struct alert_list *list, int64_t now)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < list->n; i++)
-        if (end(list, list->all[i], 0, now))
-            list->all[n++] = list->all[i];
-    list->n = n;
 }
 
 void alerts_forget_sent(struct alert_list *list, unsigned ways)
@@ -174,7 +110,7 @@ void alerts_forget_sent(struct alert_list *list, unsigned ways)
         bool is_done = a->state == ALERT_RESOLVED;
         for (unsigned w = 0; w < ALERT_WAYS; w++)
             is_done = is_done && a->in_flight[w] == ALERT_NONE &&
-                      (!(ways & 1U << w) || a->sent[w].state == ALERT_RESOLVED);
+                      (!(ways & 1U << w) || a->sent[w] == ALERT_RESOLVED);
         if (is_done)
             alert_free(a);
         else
@@ -184,23 +120,20 @@ void alerts_forget_sent(struct alert_list *list, unsigned ways)
     list->n = n;
 }
 
-static void set_back(int64_t *time, int64_t now)
-{
-    *time = *time < now ? *time : now;
-}
-
 void alerts_set_back(struct alert_list *list, int64_t now)
 {
-    for (size_t i = 0; i < list->n; i++) {
-        struct alert *a = list->all[i];
-        if (a->state == ALERT_PENDING)
-            set_back(&a->active_at, now);
-        set_back(&a->fired_at, now);
-        set_back(&a->resolved_at, now);
-        set_back(&a->kept_since, now);
-        for (size_t w = 0; w < ALERT_WAYS; w++)
-            set_back(&a->sent[w].at, now);
-    }
+    for (size_t i = 0; i < list->n; i++)
+        for (size_t t = list->all[i]->state == ALERT_PENDING ? ACTIVE_AT : FIRED_AT; t < ALERT_TIMES; t++)
+            if (list->all[i]->at[t] > now)
+                list->all[i]->at[t] = now;
+}
+
+size_t alerts_count(const struct alert_list *list, enum alert_state state)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < list->n; i++)
+        n += list->all[i]->state == state;
+    return n;
 }
 
 void alerts_free(struct alert_list *list)
@@ -213,10 +146,9 @@ void alerts_free(struct alert_list *list)
 
 void alert_id(const struct alert *a, char out[ALERT_ID_TEXT])
 {
-    struct buf text = {0};
-    buf_printf(&text, "%" PRId64 " %s", a->active_at, a->key);
-    snprintf(out, ALERT_ID_TEXT, "%016" PRIx64, (uint64_t)XXH3_64bits(text.ptr, text.len));
-    buf_free(&text);
+    char *text = mem_printf("%" PRId64 " %s", a->at[ACTIVE_AT], a->sample.key);
+    snprintf(out, ALERT_ID_TEXT, "%016" PRIx64, (uint64_t)XXH3_64bits(text, strlen(text)));
+    free(text);
 }
 
 const char *alert_state_name(enum alert_state state)
@@ -224,29 +156,29 @@ const char *alert_state_name(enum alert_state state)
     return state_names[state];
 }
 
-static void print_text(struct buf *out, const char *name, double value)
+void alert_print_labels(const struct alert *a, struct buf *out)
 {
-    struct buf text = {0};
-    number_append(value, &text);
-    buf_printf(out, ",\"%s\":", name);
-    buf_append_json(out, buf_bytes(&text));
-    buf_free(&text);
+    buf_printf(out, "\"labels\":%s,\"annotations\":", a->sample.key);
+    label_set_print(&a->sample.annotations, out);
+}
+
+void alert_print_members(const struct alert *a, struct buf *out)
+{
+    alert_print_labels(a, out);
+    buf_printf(out, ",\"state\":\"%s\",\"value\":\"", state_names[a->state]);
+    number_append(a->sample.value, out);
+    buf_append_char(out, '"');
 }
 
 void alert_print(const struct alert *a, struct buf *out)
 {
-    buf_printf(out, "{\"labels\":%s,\"annotations\":", a->key);
-    label_set_print(&a->annotations, out);
-    buf_printf(out,
-        ",\"state\":\"%s\",\"active_at\":%" PRId64 ",\"fired_at\":%" PRId64 ",\"resolved_at\":%" PRId64
-        ",\"kept_since\":%" PRId64,
-        alert_state_name(a->state), a->active_at, a->fired_at, a->resolved_at, a->kept_since);
-    print_text(out, "value", a->value);
-    buf_append_str(out, ",\"sent\":[");
+    buf_append_char(out, '{');
+    alert_print_members(a, out);
+    for (size_t t = 0; t < ALERT_TIMES; t++)
+        buf_printf(out, ",\"%s\":%" PRId64, time_names[t], a->at[t]);
     for (size_t w = 0; w < ALERT_WAYS; w++)
-        buf_printf(out, "%s{\"state\":\"%s\",\"at\":%" PRId64 "}", w > 0 ? "," : "",
-            alert_state_name(a->sent[w].state), a->sent[w].at);
-    buf_append_str(out, "]}");
+        buf_printf(out, ",\"sent_%zu\":\"%s\"", w, state_names[a->sent[w]]);
+    buf_append_char(out, '}');
 }
 
 static bool read_state(const struct json_doc *d, const char *pointer, enum alert_state *out)
@@ -260,34 +192,29 @@ static bool read_state(const struct json_doc *d, const char *pointer, enum alert
     return false;
 }
 
-static int64_t read_time(const struct json_doc *d, const char *pointer)
-{
-    struct json_value v = json_doc_at(d, pointer);
-    return v.type == JSON_I64 ? v.v.i64 : 0;
-}
-
 bool alert_read(struct alert_list *list, const struct json_doc *d)
 {
+    struct query_result one = {0};
     struct alert *a = mem_zalloc(sizeof *a);
-    char value[64] = "";
-    bool is_good = label_set_read(&a->labels, d, "/labels") &&
-                   label_set_read(&a->annotations, d, "/annotations") && read_state(d, "/state", &a->state) &&
+    char value[64] = "", pointer[40];
+    struct result_sample *s = query_result_add(&one, (struct label_set){0}, 0);
+    bool is_good = label_set_read(&s->labels, d, "/labels") &&
+                   label_set_read(&s->annotations, d, "/annotations") && read_state(d, "/state", &a->state) &&
                    json_doc_copy(d, value, sizeof value, "/value");
-    for (size_t w = 0; w < ALERT_WAYS && is_good; w++) {
-        char pointer[40];
-        snprintf(pointer, sizeof pointer, "/sent/%zu/state", w);
-        is_good = read_state(d, pointer, &a->sent[w].state);
-        snprintf(pointer, sizeof pointer, "/sent/%zu/at", w);
-        a->sent[w].at = read_time(d, pointer);
-        if (a->state == ALERT_FIRING && a->sent[w].state == ALERT_NONE)
-            a->sent[w].state = ALERT_PENDING;
+    for (size_t t = 0; t < ALERT_TIMES; t++) {
+        snprintf(pointer, sizeof pointer, "/%s", time_names[t]);
+        a->at[t] = (int64_t)json_doc_number(d, "%s", pointer);
     }
-    a->value = strtod(value, NULL);
-    a->active_at = read_time(d, "/active_at");
-    a->fired_at = read_time(d, "/fired_at");
-    a->resolved_at = read_time(d, "/resolved_at");
-    a->kept_since = read_time(d, "/kept_since");
-    set_key(a);
+    for (size_t w = 0; w < ALERT_WAYS && is_good; w++) {
+        snprintf(pointer, sizeof pointer, "/sent_%zu", w);
+        is_good = read_state(d, pointer, &a->sent[w]);
+        if (a->state == ALERT_FIRING && a->sent[w] == ALERT_NONE)
+            a->sent[w] = ALERT_PENDING;
+    }
+    s->value = strtod(value, NULL);
+    query_result_sort(&one);
+    a->sample = *s;
+    free(one.all);
     *ARRAY_ADD(list->all, list->n, list->cap) = a;
     return is_good;
 }

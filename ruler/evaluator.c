@@ -29,18 +29,32 @@ struct evaluator {
     struct evaluator_config config;
     struct turn *turns;
     size_t n;
-    int64_t failure_for; /* of the book */
-    int64_t
-        floor; /* lines of slots at or below it are dropped: the latest slot before the clock was set back */
+    /* Lines of slots at or below it are dropped: the latest slot before the clock was set back. */
+    int64_t floor;
     struct stats_counter *evaluations, *failures, *skipped;
 };
 
 static void ask(struct turn *t);
 
+/* Logs failures that have lasted for failure_for, so not those of a start before the source is ready. */
+static void log_failures(const struct group_run *g, int64_t slot)
+{
+    const struct alert_list *list = &g->failures->alerts;
+    for (size_t i = 0; i < list->n; i++) {
+        const struct alert *a = list->all[i];
+        struct bytes rule = label_set_get(&a->sample.labels, BYTES_LITERAL("rule")),
+                     why = label_set_get(&a->sample.annotations, BYTES_LITERAL("error"));
+        if (a->state == ALERT_FIRING && a->at[FIRED_AT] == slot)
+            log_warn("rule cannot be evaluated", LOG_S("group", g->group->name), LOG_B("rule", rule),
+                LOG_B("error", why));
+    }
+}
+
 static void finish(struct turn *t)
 {
     struct evaluator *e = t->evaluator;
-    rule_book_end(t->run, e->failure_for, t->slot);
+    rule_book_end(t->run, t->slot);
+    log_failures(t->run, t->slot);
     if (e->config.outbox && t->lines.n > 0 && t->slot > e->floor)
         outbox_add(e->config.outbox, 0, t->slot, &t->lines.text, t->lines.n);
     buf_free(&t->lines.text);
@@ -54,7 +68,6 @@ static void on_done(enum http_client_result outcome, const struct http_reply_vie
     struct rule_run *rule = &t->run->rules[t->at];
     struct query_result result = {0};
     struct error error;
-    bool had_error = rule->error != NULL;
     t->call = NULL;
     if (outcome == HTTP_CLIENT_CANCELLED)
         return;
@@ -65,9 +78,6 @@ static void on_done(enum http_client_result outcome, const struct http_reply_vie
     query_result_free(&result);
     stats_add(t->evaluator->evaluations, 1);
     stats_add(t->evaluator->failures, rule->error != NULL);
-    if (rule->error && !had_error)
-        log_warn("rule cannot be evaluated", LOG_S("group", t->run->group->name),
-            LOG_S("rule", rule->rule->name), LOG_S("error", rule->error));
     if (++t->at < t->run->group->n_rules)
         ask(t);
     else
@@ -136,7 +146,6 @@ void evaluator_set(struct evaluator *e, struct rule_book *book)
 {
     free_turns(e);
     e->n = book->groups.n;
-    e->failure_for = book->failure_for;
     e->turns = mem_zalloc((e->n + 1) * sizeof *e->turns);
     for (size_t i = 0; i < e->n; i++) {
         struct turn *t = &e->turns[i];
@@ -144,7 +153,7 @@ void evaluator_set(struct evaluator *e, struct rule_book *book)
         char *id = mem_printf("%s;%s", g->file, g->name);
         t->evaluator = e;
         t->run = &book->runs[i];
-        t->seen = t->run->last;
+        t->seen = t->run->failures->last;
         t->hash = XXH3_64bits(id, strlen(id));
         t->timer = evtimer_new(daemon_base(e->config.daemon), on_timer, t);
         free(id);

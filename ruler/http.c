@@ -5,29 +5,25 @@
 
 #define SILENCE_MAX ((size_t)64 * 1024)
 
-static void reply_data(struct http_request *req, struct buf *data)
+static void reply_data(
+    struct http_request *req, struct ruler *r, void (*print)(const struct rule_book *b, struct buf *out))
 {
     struct buf out = {0};
     buf_append_str(&out, "{\"status\":\"success\",\"data\":");
-    buf_append_bytes(&out, buf_bytes(data));
+    print(r->book, &out);
     buf_append_str(&out, "}\n");
     http_reply_buf(req, 200, "application/json", &out);
     buf_free(&out);
-    buf_free(data);
 }
 
 static void on_rules(struct http_request *req, void *ctx)
 {
-    struct buf data = {0};
-    rule_book_print_rules(((struct ruler *)ctx)->book, &data);
-    reply_data(req, &data);
+    reply_data(req, ctx, rule_book_print_rules);
 }
 
 static void on_alerts(struct http_request *req, void *ctx)
 {
-    struct buf data = {0};
-    rule_book_print_alerts(((struct ruler *)ctx)->book, &data);
-    reply_data(req, &data);
+    reply_data(req, ctx, rule_book_print_alerts);
 }
 
 /* Stores a change of the silences before the reply. */
@@ -74,7 +70,7 @@ static void on_silences(struct http_request *req, void *ctx)
     struct ruler *r = ctx;
     struct buf out = {0};
     if (http_method(req) == HTTP_GET_) {
-        silences_expire(&r->silences, ruler_now(r));
+        silences_update(&r->silences, ruler_now(r));
         silences_print(&r->silences, &out);
         buf_append_char(&out, '\n');
         http_reply_buf(req, 200, "application/json", &out);

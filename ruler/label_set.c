@@ -16,6 +16,16 @@ static bool has_at(const struct label_set *s, size_t i, struct bytes name)
     return i < s->n && bytes_equal(s->all[i].name, name);
 }
 
+static void insert(struct label_set *s, size_t i, struct bytes name, struct bytes value)
+{
+    ARRAY_ROOM(s->all, s->cap, s->n + 1);
+    memmove(s->all + i + 1, s->all + i, (s->n++ - i) * sizeof *s->all);
+    char *memory = mem_alloc(name.len + value.len + 1);
+    memcpy(memory, name.ptr, name.len);
+    memcpy(memory + name.len, value.ptr, value.len);
+    s->all[i] = (struct label){bytes_of(memory, name.len), bytes_of(memory + name.len, value.len), memory};
+}
+
 void label_set_put(struct label_set *s, struct bytes name, struct bytes value)
 {
     size_t i = find(s, name);
@@ -23,14 +33,17 @@ void label_set_put(struct label_set *s, struct bytes name, struct bytes value)
         free(s->all[i].memory);
         memmove(s->all + i, s->all + i + 1, (--s->n - i) * sizeof *s->all);
     }
-    if (value.len == 0)
-        return;
-    ARRAY_ROOM(s->all, s->cap, s->n + 1);
-    memmove(s->all + i + 1, s->all + i, (s->n++ - i) * sizeof *s->all);
-    char *memory = mem_alloc(name.len + value.len + 1);
-    memcpy(memory, name.ptr, name.len);
-    memcpy(memory + name.len, value.ptr, value.len);
-    s->all[i] = (struct label){bytes_of(memory, name.len), bytes_of(memory + name.len, value.len), memory};
+    if (value.len > 0)
+        insert(s, i, name, value);
+}
+
+bool label_set_add(struct label_set *s, struct bytes name, struct bytes value)
+{
+    size_t i = find(s, name);
+    if (has_at(s, i, name))
+        return false;
+    insert(s, i, name, value);
+    return true;
 }
 
 struct bytes label_set_get(const struct label_set *s, struct bytes name)

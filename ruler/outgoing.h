@@ -1,34 +1,20 @@
-/* outgoing: puts lines into one queue, at least once, one request at a time.
+/* outgoing: sends the messages of one way to its queue, at least once, one request at a time.
  *
- * outgoing_work asks `compose` for lines whenever no request is in progress and no wait lasts, and `on_end` gets the outcome.
- * Lines that the queue did not store are composed again later. */
+ * outgoing_work composes messages whenever no request is in progress and no wait lasts. Messages that the queue did not
+ * store are composed again later. While alerts are matched with silences, a part in each turn of the loop, notices wait. */
 #ifndef MILLRACE_OUTGOING_H
 #define MILLRACE_OUTGOING_H
 
-#include "base/bytes.h"
-#include "base/clock.h"
-#include "base/stats.h"
+#include "ruler/ruler_server.h"
 
-struct event_base;
-struct http_pool;
 struct outgoing;
 
-struct outgoing_config {
-    struct event_base *base;
-    struct http_pool *pool; /* simplequeue; freed after the outgoing */
-    const char *queue;      /* borrowed */
-    usec_t backoff_min, backoff_max;
-    struct stats *stats;
-    struct bytes (*compose)(void *arg); /* returns lines, valid until on_end; empty: none are due */
-    void (*on_end)(bool is_stored, const char *trouble, void *arg);
-    void *arg;
-};
-
-struct outgoing *outgoing_new(const struct outgoing_config *config);
-void outgoing_free(struct outgoing **o); /* calls on_end if a request is in progress */
+/* `pool` is that of simplequeue; freed after the outgoing. Returns NULL if the way has no queue. */
+struct outgoing *outgoing_new(struct ruler *r, enum alert_way way, struct http_pool *pool);
+/* Each of these may be called with NULL. */
+void outgoing_free(struct outgoing **o);
 void outgoing_work(struct outgoing *o);
-/* Ends a request in progress as if the queue had not stored its lines. */
+/* Ends a request in progress as if the queue had not stored its messages, so that the book may be freed. */
 void outgoing_cancel(struct outgoing *o);
-bool outgoing_is_busy(const struct outgoing *o);
 
 #endif

@@ -8,22 +8,17 @@
 
 #include "ruler/alerts.h"
 
-struct recorded {
-    char **all; /* series as JSON, sorted */
-    size_t n, cap;
-};
-
 struct recorded_lines {
     struct buf text;
     uint64_t n;
 };
 
-/* Appends a line for each sample under the name and labels of a recording rule. Returns 0, or -1 with the error. */
-int recorded_take(struct recorded *r, const struct rule *rule, const struct query_result *result,
-    uint64_t limit, int64_t at, struct recorded_lines *out, struct error *error);
+/* Appends a line for each sample of a sorted result and each marker. Moves the samples to *before, which has those of the
+ * previous evaluation. */
+void recorded_take(
+    struct query_result *before, struct query_result *result, int64_t at, struct recorded_lines *out);
 /* Appends a line ALERTS{alertstate=...} for each pending and firing alert. */
 void recorded_take_alerts(
-    struct recorded *r, const struct alert_list *list, int64_t at, struct recorded_lines *out);
-void recorded_free(struct recorded *r);
+    struct query_result *before, const struct alert_list *list, int64_t at, struct recorded_lines *out);
 
 #endif

@@ -1,10 +1,11 @@
 /* rule_book: all rules with the state of their alerts, and the file of this state.
  *
- * 1. The state continues after a restart and after changed rule files: a rule is found by its file, group and name. The time
- *    without evaluations does not count for `for`. After RULE_OUTAGE_MAX without evaluations pending alerts begin again.
+ * 1. A rule is identified by its file, group, kind, name and labels, and by its place among rules with the same ones. Its
+ *    alerts continue after a restart and after changed rule files. The time without evaluations does not count for `for`.
+ *    After RULE_OUTAGE_MAX without evaluations pending alerts begin again.
  * 2. Alerts of a rule that is gone resolve.
  * 3. A rule that cannot be evaluated keeps its alerts. RuleEvaluationFailed with the labels rule and rule_group is pending, and
- *    fires after `failure_for`. Its annotation `error` has the reason. */
+ *    fires after `failure_for`. Its annotation `error` has the reason. Each group has these alerts as those of a last rule. */
 #ifndef MILLRACE_RULE_BOOK_H
 #define MILLRACE_RULE_BOOK_H
 
@@ -14,46 +15,44 @@
 
 struct rule_run {
     const struct rule *rule;
+    const struct rule_group *group;
+    char *id; /* invariant 1 */
     struct alert_list alerts;
-    struct recorded recorded;
-    char *error;      /* of the last evaluation; NULL: none */
-    int64_t last;     /* slot of the last evaluation; 0: none yet */
-    double seconds;   /* duration of the last evaluation */
-    bool is_restored; /* has the alerts of a rule of an earlier book */
+    struct query_result recorded; /* the series of the last evaluation */
+    char *error;                  /* of the last evaluation; NULL: none */
+    int64_t last;                 /* slot of the group's last evaluation; 0: none yet */
+    double seconds;               /* duration of the last evaluation */
 };
 
 struct group_run {
     const struct rule_group *group;
-    struct rule_run *rules;
-    struct alert_list failures;
-    int64_t last; /* the last slot that was evaluated */
+    struct rule_run *rules, *failures; /* one for each rule, and then one for RuleEvaluationFailed */
 };
 
 struct rule_book {
     struct rule_groups groups;
     struct group_run *runs; /* one for each group */
-    struct alert_list orphans;
-    int64_t failure_for; /* milliseconds */
+    struct rule_run *all;   /* of all groups, and then one for the alerts of rules that are gone */
+    size_t n;
+    struct rule failing; /* RuleEvaluationFailed */
 };
 
-/* Takes over *groups. */
+/* Takes over *groups. `failure_for` is in milliseconds. */
 struct rule_book *rule_book_new(struct rule_groups *groups, int64_t failure_for);
 void rule_book_free(struct rule_book **b);
 
 /* Takes the result of rule `i` at `slot`; `why` is the reason why there is none, or NULL. Appends lines for the stream. */
-void rule_book_take(struct group_run *g, size_t i, int64_t slot, const struct query_result *result,
-    const char *why, struct recorded_lines *out);
+void rule_book_take(struct group_run *g, size_t i, int64_t slot, struct query_result *result, const char *why,
+    struct recorded_lines *out);
 /* Ends an evaluation of a group: sets the alerts of its rules that failed. */
-void rule_book_end(struct group_run *g, int64_t failure_for, int64_t slot);
+void rule_book_end(struct group_run *g, int64_t slot);
 
-/* Calls `fn` for each list of alerts. */
-void rule_book_each(struct rule_book *b, void (*fn)(struct alert_list *list, void *arg), void *arg);
-/* Appends the members of the state, without braces. */
+/* Appends the member `rules` of the state, without braces. */
 void rule_book_print(const struct rule_book *b, struct buf *out);
 /* Takes the state of an earlier book. Returns false if the document is not a state. */
 bool rule_book_restore(struct rule_book *b, const struct json_doc *d, int64_t now);
 /* Append the data of Prometheus' /api/v1/rules and /api/v1/alerts. */
 void rule_book_print_rules(const struct rule_book *b, struct buf *out);
-void rule_book_print_alerts(struct rule_book *b, struct buf *out);
+void rule_book_print_alerts(const struct rule_book *b, struct buf *out);
 
 #endif

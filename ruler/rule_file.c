@@ -2,8 +2,10 @@
 
 #include "base/io.h"
 #include "metrics/exposition.h"
+#include "ruler/alert_text.h"
 
 #include <glob.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <yaml.h>
@@ -22,10 +24,11 @@ struct reading {
     struct error *error;
 };
 
-/* A key of a map, and the function that reads its value. */
+/* A key of a map, and the function that reads its value into the member at an offset. */
 struct key {
     const char *name;
-    int (*read)(struct reading *r, const yaml_node_t *value);
+    int (*read)(struct reading *r, const yaml_node_t *value, void *out);
+    size_t at;
 };
 
 static int fail(const struct reading *r, size_t line, const char *why)
@@ -54,7 +57,6 @@ static int read_text(const struct reading *r, const yaml_node_t *value, char **o
 {
     if (!is_text(value))
         return fail_at(r, value, "expected a text");
-    free(*out);
     *out = mem_strdup(text_of(value));
     return 0;
 }
@@ -85,15 +87,23 @@ bool rule_duration_read(const char *text, int64_t *ms)
     return sum <= DURATION_MAX;
 }
 
-static int read_duration(const struct reading *r, const yaml_node_t *value, int64_t *out)
+static int read_duration(struct reading *r, const yaml_node_t *value, void *out)
 {
     if (is_text(value) && rule_duration_read(text_of(value), out))
         return 0;
     return fail_at(r, value, "expected a duration such as 30s or 1h30m");
 }
 
-/* Calls the reader of each key of a map. */
-static int read_map(struct reading *r, const yaml_node_t *map, const struct key *keys, const char *what)
+static int read_number(struct reading *r, const yaml_node_t *value, void *out)
+{
+    if (is_text(value) && bytes_to_u64(bytes_str(text_of(value)), out))
+        return 0;
+    return fail_at(r, value, "expected a number");
+}
+
+/* Reads the keys of a map into the members of *out. */
+static int read_map(
+    struct reading *r, const yaml_node_t *map, const struct key *keys, void *out, const char *what)
 {
     char why[200];
     if (map->type != YAML_MAPPING_NODE) {
@@ -112,7 +122,7 @@ static int read_map(struct reading *r, const yaml_node_t *map, const struct key 
             return fail_at(r, name, why);
         }
         seen |= UINT64_C(1) << k;
-        if (keys[k].read(r, yaml_document_get_node(&r->document, p->value)) != 0)
+        if (keys[k].read(r, yaml_document_get_node(&r->document, p->value), (char *)out + keys[k].at) != 0)
             return -1;
     }
     return 0;
@@ -130,36 +140,41 @@ static int read_list(
     return 0;
 }
 
-static int read_labels(struct reading *r, const yaml_node_t *map, struct rule_labels *out)
+static int read_labels(struct reading *r, const yaml_node_t *map, void *out)
 {
+    static const struct label_set none;
     if (map->type != YAML_MAPPING_NODE)
         return fail_at(r, map, "expected a map of texts");
     for (const yaml_node_pair_t *p = map->data.mapping.pairs.start; p < map->data.mapping.pairs.top; p++) {
         const yaml_node_t *name = yaml_document_get_node(&r->document, p->key),
                           *value = yaml_document_get_node(&r->document, p->value);
+        struct buf expanded = {0};
         if (!is_text(name) || !exposition_is_label_name(bytes_str(text_of(name))) ||
             strcmp(text_of(name), "__name__") == 0)
             return fail_at(r, name, "invalid name of a label or annotation");
-        for (size_t i = 0; i < out->n; i++)
-            if (strcmp(out->all[i].name, text_of(name)) == 0)
-                return fail_at(r, name, "the name occurs twice");
         if (!is_text(value))
             return fail_at(r, value, "expected a text");
-        struct alert_text *text = alert_text_new(bytes_str(text_of(value)), r->error);
-        if (!text)
+        int rc = alert_text_expand(bytes_str(text_of(value)), &none, 0, &expanded, r->error);
+        buf_free(&expanded);
+        if (rc != 0)
             return fail_at(r, value, r->error->text);
-        *ARRAY_ADD(out->all, out->n, out->cap) = (struct rule_label){mem_strdup(text_of(name)), text};
+        if (!label_set_add(out, bytes_str(text_of(name)), bytes_str(text_of(value))))
+            return fail_at(r, name, "the name occurs twice");
     }
     return 0;
 }
 
-static int read_record(struct reading *r, const yaml_node_t *value)
+static int read_rule_name(struct reading *r, const yaml_node_t *value, void *out)
 {
-    if (r->rule->name)
-        return fail_at(r, value, "a rule is either record or alert");
-    if (read_text(r, value, &r->rule->name) != 0)
+    char **name = out;
+    return *name ? fail_at(r, value, "a rule is either record or alert") : read_text(r, value, name);
+}
+
+static int read_record(struct reading *r, const yaml_node_t *value, void *out)
+{
+    if (read_rule_name(r, value, out) != 0)
         return -1;
-    char *name = mem_strdup(r->rule->name); /* a name of a metric may also have colons */
+    char *name = mem_strdup(*(char **)out); /* a name of a metric may also have colons */
     for (char *p = name; *p != '\0'; p++)
         *p = *p == ':' ? '_' : *p;
     bool is_valid = exposition_is_label_name(bytes_str(name));
@@ -167,67 +182,46 @@ static int read_record(struct reading *r, const yaml_node_t *value)
     return is_valid ? 0 : fail_at(r, value, "invalid name of a metric");
 }
 
-static int read_alert(struct reading *r, const yaml_node_t *value)
+static int read_alert(struct reading *r, const yaml_node_t *value, void *out)
 {
-    r->rule->is_alert = true;
-    if (r->rule->name)
-        return fail_at(r, value, "a rule is either record or alert");
-    if (read_text(r, value, &r->rule->name) != 0)
+    if (read_rule_name(r, value, out) != 0)
         return -1;
+    r->rule->is_alert = true;
     return *r->rule->name ? 0 : fail_at(r, value, "the name of the alert is empty");
 }
 
-static int read_expr(struct reading *r, const yaml_node_t *value)
+static int read_expr(struct reading *r, const yaml_node_t *value, void *out)
 {
-    if (read_text(r, value, &r->rule->expr) != 0)
+    if (read_text(r, value, out) != 0)
         return -1;
     return bytes_trim(bytes_str(r->rule->expr)).len > 0 ? 0 : fail_at(r, value, "the expression is empty");
 }
 
-static int read_for(struct reading *r, const yaml_node_t *value)
-{
-    return read_duration(r, value, &r->rule->hold);
-}
-
-static int read_keep_firing(struct reading *r, const yaml_node_t *value)
-{
-    return read_duration(r, value, &r->rule->keep_firing);
-}
-
-static int read_rule_labels(struct reading *r, const yaml_node_t *value)
-{
-    return read_labels(r, value, &r->rule->labels);
-}
-
-static int read_annotations(struct reading *r, const yaml_node_t *value)
-{
-    return read_labels(r, value, &r->rule->annotations);
-}
-
 static int read_rule(struct reading *r, const yaml_node_t *item)
 {
-    static const struct key keys[] = {{"record", read_record}, {"alert", read_alert}, {"expr", read_expr},
-        {"for", read_for}, {"keep_firing_for", read_keep_firing}, {"labels", read_rule_labels},
-        {"annotations", read_annotations}, {0}};
+    static const struct key keys[] = {{"record", read_record, offsetof(struct rule, name)},
+        {"alert", read_alert, offsetof(struct rule, name)}, {"expr", read_expr, offsetof(struct rule, expr)},
+        {"for", read_duration, offsetof(struct rule, hold)},
+        {"keep_firing_for", read_duration, offsetof(struct rule, keep_firing)},
+        {"labels", read_labels, offsetof(struct rule, labels)},
+        {"annotations", read_labels, offsetof(struct rule, annotations)}, {0}};
     struct rule_group *g = r->group;
-    r->rule = ARRAY_ADD(g->rules, g->n_rules, g->cap_rules);
-    *r->rule = (struct rule){.hold = -1, .keep_firing = -1};
-    if (read_map(r, item, keys, "a rule") != 0)
+    struct rule *rule = r->rule = ARRAY_ADD(g->rules, g->n_rules, g->cap_rules);
+    *rule = (struct rule){0};
+    if (read_map(r, item, keys, rule, "a rule") != 0)
         return -1;
-    struct rule *rule = r->rule;
-    if (!rule->name || !rule->expr)
-        return fail_at(
-            r, item, rule->name ? "the rule has no expr" : "the rule has neither record nor alert");
-    if (!rule->is_alert && (rule->hold >= 0 || rule->keep_firing >= 0 || rule->annotations.n > 0))
+    if (!rule->name)
+        return fail_at(r, item, "the rule has neither record nor alert");
+    if (!rule->expr)
+        return fail_at(r, item, "the rule has no expr");
+    if (!rule->is_alert && (rule->hold > 0 || rule->keep_firing > 0 || rule->annotations.n > 0))
         return fail_at(r, item, "for, keep_firing_for and annotations belong to alerts");
-    rule->hold = rule->hold < 0 ? 0 : rule->hold;
-    rule->keep_firing = rule->keep_firing < 0 ? 0 : rule->keep_firing;
     return 0;
 }
 
-static int read_name(struct reading *r, const yaml_node_t *value)
+static int read_group_name(struct reading *r, const yaml_node_t *value, void *out)
 {
-    if (read_text(r, value, &r->group->name) != 0)
+    if (read_text(r, value, out) != 0)
         return -1;
     for (struct rule_group *g = r->out->all; g < r->group; g++)
         if (strcmp(g->name, r->group->name) == 0 && strcmp(g->file, r->path) == 0)
@@ -235,52 +229,44 @@ static int read_name(struct reading *r, const yaml_node_t *value)
     return *r->group->name ? 0 : fail_at(r, value, "the name of the group is empty");
 }
 
-static int read_interval(struct reading *r, const yaml_node_t *value)
+static int read_interval(struct reading *r, const yaml_node_t *value, void *out)
 {
-    if (read_duration(r, value, &r->group->interval) != 0)
+    if (read_duration(r, value, out) != 0)
         return -1;
     if (r->group->interval == 0)
         r->group->interval = r->interval;
     return r->group->interval >= INTERVAL_MIN ? 0 : fail_at(r, value, "the interval is below 100ms");
 }
 
-static int read_offset(struct reading *r, const yaml_node_t *value)
+static int read_rules(struct reading *r, const yaml_node_t *value, void *out)
 {
-    return read_duration(r, value, &r->group->offset);
-}
-
-static int read_limit(struct reading *r, const yaml_node_t *value)
-{
-    if (is_text(value) && bytes_to_u64(bytes_str(text_of(value)), &r->group->limit))
-        return 0;
-    return fail_at(r, value, "expected a number");
-}
-
-static int read_rules(struct reading *r, const yaml_node_t *value)
-{
+    (void)out;
     return read_list(r, value, read_rule);
 }
 
 static int read_group(struct reading *r, const yaml_node_t *item)
 {
-    static const struct key keys[] = {{"name", read_name}, {"interval", read_interval}, {"limit", read_limit},
-        {"query_offset", read_offset}, {"rules", read_rules}, {0}};
+    static const struct key keys[] = {{"name", read_group_name, offsetof(struct rule_group, name)},
+        {"interval", read_interval, offsetof(struct rule_group, interval)},
+        {"limit", read_number, offsetof(struct rule_group, limit)},
+        {"query_offset", read_duration, offsetof(struct rule_group, offset)}, {"rules", read_rules, 0}, {0}};
     r->group = ARRAY_ADD(r->out->all, r->out->n, r->out->cap);
     *r->group = (struct rule_group){.file = mem_strdup(r->path), .interval = r->interval};
-    if (read_map(r, item, keys, "a group") != 0)
+    if (read_map(r, item, keys, r->group, "a group") != 0)
         return -1;
     return r->group->name ? 0 : fail_at(r, item, "the group has no name");
 }
 
-static int read_groups(struct reading *r, const yaml_node_t *value)
+static int read_groups(struct reading *r, const yaml_node_t *value, void *out)
 {
+    (void)out;
     return read_list(r, value, read_group);
 }
 
 int rules_parse(
     const char *path, struct bytes text, int64_t interval, struct rule_groups *out, struct error *error)
 {
-    static const struct key keys[] = {{"groups", read_groups}, {0}};
+    static const struct key keys[] = {{"groups", read_groups, 0}, {0}};
     struct reading r = {.path = path, .interval = interval, .out = out, .error = error};
     yaml_parser_t parser;
     int rc = -1;
@@ -291,7 +277,7 @@ int rules_parse(
         fail(&r, parser.problem_mark.line, parser.problem ? parser.problem : "unreadable");
     } else {
         const yaml_node_t *root = yaml_document_get_root_node(&r.document);
-        rc = root ? read_map(&r, root, keys, "the file") : 0;
+        rc = root ? read_map(&r, root, keys, out, "the file") : 0;
         yaml_document_delete(&r.document);
     }
     yaml_parser_delete(&parser);
@@ -307,6 +293,13 @@ static int read_file(const char *path, int64_t interval, struct rule_groups *out
     return rc;
 }
 
+static void note_unmatched(struct rule_groups *out, const char *pattern)
+{
+    char *before = out->unmatched;
+    out->unmatched = mem_printf("%s%s%s", before ? before : "", before ? " " : "", pattern);
+    free(before);
+}
+
 int rules_read(const char *patterns, int64_t interval, struct rule_groups *out, struct error *error)
 {
     struct bytes word;
@@ -320,47 +313,30 @@ int rules_read(const char *patterns, int64_t interval, struct rule_groups *out, 
             for (size_t i = 0; i < found.gl_pathc && rc == 0; i++)
                 rc = read_file(found.gl_pathv[i], interval, out, error);
             globfree(&found);
+        } else {
+            note_unmatched(out, pattern);
         }
         free(pattern);
     }
+    if (rc != 0)
+        rules_free(out);
     return rc;
-}
-
-void rule_labels_expand(
-    const struct rule_labels *texts, const struct label_set *labels, double value, struct label_set *out)
-{
-    struct buf text = {0};
-    for (size_t i = 0; i < texts->n; i++) {
-        buf_clear(&text);
-        alert_text_expand(texts->all[i].text, labels, value, &text);
-        label_set_put(out, bytes_str(texts->all[i].name), buf_bytes(&text));
-    }
-    buf_free(&text);
-}
-
-static void free_labels(struct rule_labels *labels)
-{
-    for (size_t i = 0; i < labels->n; i++) {
-        free(labels->all[i].name);
-        alert_text_free(&labels->all[i].text);
-    }
-    free(labels->all);
 }
 
 void rules_free(struct rule_groups *groups)
 {
-    for (size_t i = 0; i < groups->n; i++) {
-        struct rule_group *g = &groups->all[i];
-        for (size_t k = 0; k < g->n_rules; k++) {
-            free(g->rules[k].name);
-            free(g->rules[k].expr);
-            free_labels(&g->rules[k].labels);
-            free_labels(&g->rules[k].annotations);
+    for (struct rule_group *g = groups->all; g < groups->all + groups->n; g++) {
+        for (struct rule *rule = g->rules; rule < g->rules + g->n_rules; rule++) {
+            free(rule->name);
+            free(rule->expr);
+            label_set_free(&rule->labels);
+            label_set_free(&rule->annotations);
         }
         free(g->rules);
         free(g->name);
         free(g->file);
     }
     free(groups->all);
+    free(groups->unmatched);
     *groups = (struct rule_groups){0};
 }

@@ -19,23 +19,13 @@
 #ifndef MILLRACE_RULE_FILE_H
 #define MILLRACE_RULE_FILE_H
 
-#include "ruler/alert_text.h"
-
-struct rule_label {
-    char *name;
-    struct alert_text *text;
-};
-
-struct rule_labels {
-    struct rule_label *all;
-    size_t n, cap;
-};
+#include "ruler/label_set.h"
 
 struct rule {
     bool is_alert;
     char *name, *expr;
-    int64_t hold, keep_firing; /* `for` and `keep_firing_for`, milliseconds */
-    struct rule_labels labels, annotations;
+    int64_t hold, keep_firing;            /* `for` and `keep_firing_for`, milliseconds */
+    struct label_set labels, annotations; /* texts of alert_text.h that have been expanded once */
 };
 
 struct rule_group {
@@ -49,18 +39,16 @@ struct rule_group {
 struct rule_groups {
     struct rule_group *all;
     size_t n, cap;
+    char *unmatched; /* patterns that match no file, or NULL */
 };
 
 /* Appends the groups of a file's text. `path` is for errors. Returns 0, or -1 with the error. */
 int rules_parse(
     const char *path, struct bytes text, int64_t interval, struct rule_groups *out, struct error *error);
-/* Appends the groups of all files that match the patterns, separated by spaces. A pattern without * ? [ must match. */
+/* Appends the groups of all files that match the patterns, separated by spaces. A pattern without * ? [ must match.
+ * Returns 0, or -1 with the error, and then *out is empty. */
 int rules_read(const char *patterns, int64_t interval, struct rule_groups *out, struct error *error);
 void rules_free(struct rule_groups *groups);
-
-/* Puts the expanded texts into a set, for a sample with these labels and this value. */
-void rule_labels_expand(
-    const struct rule_labels *texts, const struct label_set *labels, double value, struct label_set *out);
 
 /* Reads a duration as Prometheus does: 1h30m, 5s, 100ms, 0. Returns false for another text or above 100 years. */
 bool rule_duration_read(const char *text, int64_t *ms);

@@ -1,4 +1,4 @@
-/* ruler_server: the data that main.c and http.c of the ruler share. */
+/* ruler_server: the data that the parts of the ruler share, its file of the state, and its settings. */
 #ifndef MILLRACE_RULER_SERVER_H
 #define MILLRACE_RULER_SERVER_H
 
@@ -16,8 +16,15 @@ struct ruler {
 };
 
 extern const struct http_route ruler_routes[];
+extern const struct option_row ruler_settings[];
+extern const char *const ruler_queue_settings[ALERT_WAYS]; /* name of the setting for the queue of each way */
 
-void ruler_print_state(const struct ruler *r, struct buf *out);
+/* Checks the settings, and with --check-config the rule files. Returns 0, or -1 with the error. */
+int ruler_check_settings(struct options *o, struct error *error);
+
+/* Reads the rule files into a new book, which has the alerts of r->book, and replaces r->book. Returns the earlier book,
+ * which the caller frees, in *old. Returns 0, or -1 with the error, and then r->book stays. */
+int ruler_read_rules(struct ruler *r, struct rule_book **old, struct error *error);
 /* Writes the file of the state. Returns 0, or -1 with errno and a notice. */
 int ruler_save(struct ruler *r);
 /* Takes the state of an earlier process, if there is one. Returns 0, or an exit status with the error. */

@@ -1,4 +1,5 @@
-#include "ruler/ruler_settings.h"
+/* ruler_settings: the settings of the ruler. */
+#include "ruler/ruler_server.h"
 
 #include "config/peers.h"
 
@@ -60,14 +61,6 @@ static int set_directory(struct options *o, struct error *error)
     return rc;
 }
 
-int ruler_read_rules(const struct options *o, struct rule_groups *out, struct error *error)
-{
-    if (rules_read(options_text(o, "files"), options_int(o, "interval"), out, error) == 0)
-        return 0;
-    rules_free(out);
-    return -1;
-}
-
 int ruler_check_settings(struct options *o, struct error *error)
 {
     struct rule_groups groups = {0};
@@ -85,21 +78,7 @@ int ruler_check_settings(struct options *o, struct error *error)
         return options_refuse(o, "backoff_min", error, "exceeds backoff_max");
     if (!options_check_only(o))
         return 0;
-    int rc = ruler_read_rules(o, &groups, error);
+    int rc = rules_read(options_text(o, "files"), options_int(o, "interval"), &groups, error);
     rules_free(&groups);
     return rc;
-}
-
-struct message_rules ruler_message_rules(const struct options *o, const struct rule_groups *groups)
-{
-    int64_t longest = options_int(o, "resend_delay");
-    for (size_t i = 0; i < groups->n; i++)
-        longest = groups->all[i].interval > longest ? groups->all[i].interval : longest;
-    return (struct message_rules){.resend_delay = options_int(o, "resend_delay"),
-        .valid_for = 4 * longest,
-        .group_wait = options_int(o, "group_wait"),
-        .group_interval = options_int(o, "group_interval"),
-        .repeat_interval = options_int(o, "repeat_interval"),
-        .group_by = options_string(o, "group_by"),
-        .heartbeat = options_int(o, "heartbeat")};
 }

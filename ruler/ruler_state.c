@@ -3,18 +3,20 @@
 #include "ruler/ruler_server.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <sysexits.h>
 
 #define STATE_MAX ((size_t)1 << 30)
+#define STATE_VERSION 2
 
 int64_t ruler_now(const struct ruler *r)
 {
     return daemon_trusted_time(r->daemon) / USEC_PER_MSEC;
 }
 
-void ruler_print_state(const struct ruler *r, struct buf *out)
+static void print_state(const struct ruler *r, struct buf *out)
 {
-    buf_append_str(out, "{\"version\":1,");
+    buf_printf(out, "{\"version\":%d,", STATE_VERSION);
     rule_book_print(r->book, out);
     buf_append_str(out, ",\"silences\":");
     silences_print(&r->silences, out);
@@ -24,7 +26,7 @@ void ruler_print_state(const struct ruler *r, struct buf *out)
 int ruler_save(struct ruler *r)
 {
     struct buf out = {0}, why = {0};
-    ruler_print_state(r, &out);
+    print_state(r, &out);
     int rc = io_replace_file(r->state_path, buf_bytes(&out), IO_PRIVATE_MODE);
     if (rc != 0)
         buf_printf(&why, "%s: %s", r->state_path, strerror(errno));
@@ -52,7 +54,8 @@ int ruler_restore(struct ruler *r, struct error *error)
     if (io_read_file(r->state_path, STATE_MAX, &text) != 0)
         return errno == ENOENT ? EX_OK : error_errno(error, EX_TEMPFAIL, r->state_path);
     struct json_doc *d = json_doc_parse(buf_bytes(&text));
-    bool is_good = json_doc_number(d, "/version") == 1 && rule_book_restore(r->book, d, ruler_now(r)) &&
+    bool is_good = json_doc_number(d, "/version") == STATE_VERSION &&
+                   rule_book_restore(r->book, d, ruler_now(r)) &&
                    json_doc_each(d, "/silences", restore_silence, r);
     json_doc_free(&d);
     buf_free(&text);
@@ -61,4 +64,33 @@ int ruler_restore(struct ruler *r, struct error *error)
                : error_set(error, EX_CONFIG,
                      "%s: not a state of this version; delete it to start without pending and firing alerts",
                      r->state_path);
+}
+
+int ruler_read_rules(struct ruler *r, struct rule_book **old, struct error *error)
+{
+    const struct options *o = daemon_options(r->daemon);
+    struct rule_groups groups = {0};
+    struct buf state = {0};
+    int rc = rules_read(options_text(o, "files"), options_int(o, "interval"), &groups, error);
+    char *unmatched = groups.unmatched ? mem_printf("no file matches %s", groups.unmatched) : NULL;
+    daemon_set_notice(r->daemon, "files", NOTICE_WARNING,
+        rc == 0 ? "write the files, or correct `files`; then reload with SIGHUP"
+                : "correct the file; then reload with SIGHUP; the earlier rules stay",
+        rc == 0 ? unmatched : error->text);
+    free(unmatched);
+    if (rc != 0)
+        return -1;
+    *old = r->book;
+    r->book = rule_book_new(&groups, options_int(o, "failure_for"));
+    if (!*old)
+        return 0;
+
+    buf_append_char(&state, '{'); /* a reload is a restart within the process */
+    rule_book_print(*old, &state);
+    buf_append_char(&state, '}');
+    struct json_doc *d = json_doc_parse(buf_bytes(&state));
+    rule_book_restore(r->book, d, ruler_now(r));
+    json_doc_free(&d);
+    buf_free(&state);
+    return 0;
 }

@@ -4,8 +4,8 @@
 #include "base/rfc3339.h"
 #include "counts/text_pattern.h"
 #include "metrics/exposition.h"
+#include "ruler/alert_text.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #define MATCHERS_MAX 32
@@ -20,18 +20,11 @@ struct silence_matcher {
 struct silence {
     char id[RANDOM_ID_SIZE];
     int64_t starts, ends; /* milliseconds */
-    char *author, *comment;
+    bool is_active;
     struct silence_matcher matchers[MATCHERS_MAX];
     size_t n;
+    struct buf text; /* as JSON */
 };
-
-const char *time_write(int64_t ms, char out[TIME_TEXT])
-{
-    char text[RFC3339_TEXT];
-    rfc3339_write(ms / 1000, text);
-    snprintf(out, TIME_TEXT, "%.19s.%03dZ", text, (int)(ms % 1000));
-    return out;
-}
 
 static void silence_free(struct silence *s)
 {
@@ -40,8 +33,7 @@ static void silence_free(struct silence *s)
         free(s->matchers[i].value);
         text_pattern_free(&s->matchers[i].pattern);
     }
-    free(s->author);
-    free(s->comment);
+    buf_free(&s->text);
     free(s);
 }
 
@@ -66,9 +58,15 @@ static bool read_matcher(const struct json_doc *d, size_t i, void *arg)
             i == MATCHERS_MAX ? "a silence has at most 32 matchers" : "a matcher needs name and value");
         return false;
     }
+    bool is_regex = read_flag(d, "/isRegex", false), is_equal = read_flag(d, "/isEqual", true);
     struct silence_matcher *m = &r->silence->matchers[r->silence->n++];
-    *m = (struct silence_matcher){bytes_dup(name), bytes_dup(value), read_flag(d, "/isEqual", true), NULL};
-    if (!read_flag(d, "/isRegex", false))
+    *m = (struct silence_matcher){bytes_dup(name), bytes_dup(value), is_equal, NULL};
+    buf_printf(&r->silence->text,
+        "%s{\"name\":\"%s\",\"isRegex\":%s,\"isEqual\":%s,\"value\":", i > 0 ? "," : "", m->name,
+        is_regex ? "true" : "false", is_equal ? "true" : "false");
+    buf_append_json(&r->silence->text, value);
+    buf_append_char(&r->silence->text, '}');
+    if (!is_regex)
         return true;
     char *pattern = mem_printf("\\A(?:%s)\\z", m->value);
     m->pattern = text_pattern_new(pattern, r->error);
@@ -100,17 +98,22 @@ static bool matches(const struct silence *s, const struct label_set *labels)
     return true;
 }
 
+static void print_text(struct buf *out, const char *name, struct bytes text)
+{
+    buf_printf(out, ",\"%s\":", name);
+    buf_append_json(out, text.ptr ? text : BYTES_LITERAL(""));
+}
+
 static int read_silence(struct silence *s, const struct json_doc *d, int64_t now, struct error *error)
 {
     struct matcher_reading r = {s, error};
-    struct bytes id = json_doc_text(d, "/id"), author = json_doc_text(d, "/createdBy"),
-                 comment = json_doc_text(d, "/comment");
+    struct bytes id = json_doc_text(d, "/id");
+    char starts[TIME_TEXT], ends[TIME_TEXT];
     random_id(s->id);
     if (id.len > 0 && (!bytes_is_name(id) || !json_doc_copy(d, s->id, sizeof s->id, "/id")))
         return error_set(error, -1, "invalid id");
-    s->author = bytes_dup(author.ptr ? author : BYTES_LITERAL(""));
-    s->comment = bytes_dup(comment.ptr ? comment : BYTES_LITERAL(""));
     error_set(error, -1, "matchers is not a list of objects");
+    buf_append_str(&s->text, "{\"matchers\":[");
     if (!json_doc_each(d, "/matchers", read_matcher, &r))
         return -1;
     if (s->n == 0)
@@ -120,6 +123,11 @@ static int read_silence(struct silence *s, const struct json_doc *d, int64_t now
             error, -1, "startsAt and endsAt are times such as 2026-12-01T00:00:00Z; endsAt is required");
     if (s->ends <= now || s->ends <= s->starts)
         return error_set(error, -1, "endsAt is not after startsAt and the present");
+    buf_printf(&s->text, "],\"id\":\"%s\",\"startsAt\":\"%s\",\"endsAt\":\"%s\"", s->id,
+        time_write(s->starts, starts), time_write(s->ends, ends));
+    print_text(&s->text, "createdBy", json_doc_text(d, "/createdBy"));
+    print_text(&s->text, "comment", json_doc_text(d, "/comment"));
+    buf_append_char(&s->text, '}');
     return matches(s, &(struct label_set){0}) ? error_set(error, -1,
                                                     "the matchers match every alert without these labels; "
                                                     "add one that does not match an empty text")
@@ -141,6 +149,7 @@ int silences_add(
     }
     *ARRAY_ADD(all->all, all->n, all->cap) = s;
     *id = s->id;
+    silences_update(all, now);
     return 0;
 }
 
@@ -148,6 +157,7 @@ static void remove_at(struct silences *s, size_t i)
 {
     silence_free(s->all[i]);
     memmove(s->all + i, s->all + i + 1, (--s->n - i) * sizeof *s->all);
+    s->version++;
 }
 
 bool silences_remove(struct silences *s, struct bytes id)
@@ -160,40 +170,26 @@ bool silences_remove(struct silences *s, struct bytes id)
     return false;
 }
 
-bool silences_expire(struct silences *s, int64_t now)
+bool silences_update(struct silences *s, int64_t now)
 {
     size_t n = s->n;
-    for (size_t i = s->n; i-- > 0;)
+    s->version += s->version == 0;
+    for (size_t i = s->n; i-- > 0;) {
+        bool is_active = s->all[i]->starts <= now;
+        s->version += is_active != s->all[i]->is_active;
+        s->all[i]->is_active = is_active;
         if (s->all[i]->ends <= now)
             remove_at(s, i);
+    }
     return s->n < n;
 }
 
-bool silences_match(const struct silences *s, const struct label_set *labels, int64_t now)
+bool silences_match(const struct silences *s, const struct label_set *labels)
 {
     for (size_t i = 0; i < s->n; i++)
-        if (s->all[i]->starts <= now && now < s->all[i]->ends && matches(s->all[i], labels))
+        if (s->all[i]->is_active && matches(s->all[i], labels))
             return true;
     return false;
-}
-
-static void print_silence(const struct silence *s, struct buf *out)
-{
-    char starts[TIME_TEXT], ends[TIME_TEXT];
-    buf_printf(out, "{\"id\":\"%s\",\"startsAt\":\"%s\",\"endsAt\":\"%s\",\"createdBy\":", s->id,
-        time_write(s->starts, starts), time_write(s->ends, ends));
-    buf_append_json(out, bytes_str(s->author));
-    buf_append_str(out, ",\"comment\":");
-    buf_append_json(out, bytes_str(s->comment));
-    buf_append_str(out, ",\"matchers\":[");
-    for (size_t i = 0; i < s->n; i++) {
-        const struct silence_matcher *m = &s->matchers[i];
-        buf_printf(out, "%s{\"name\":\"%s\",\"value\":", i > 0 ? "," : "", m->name);
-        buf_append_json(out, bytes_str(m->value));
-        buf_printf(out, ",\"isRegex\":%s,\"isEqual\":%s}", m->pattern ? "true" : "false",
-            m->is_equal ? "true" : "false");
-    }
-    buf_append_str(out, "]}");
 }
 
 void silences_print(const struct silences *s, struct buf *out)
@@ -201,7 +197,7 @@ void silences_print(const struct silences *s, struct buf *out)
     buf_append_char(out, '[');
     for (size_t i = 0; i < s->n; i++) {
         buf_append_str(out, i > 0 ? "," : "");
-        print_silence(s->all[i], out);
+        buf_append_bytes(out, buf_bytes(&s->all[i]->text));
     }
     buf_append_char(out, ']');
 }

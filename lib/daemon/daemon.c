@@ -248,6 +248,8 @@ struct daemon {
     struct service *service; /* NULL: spec->is_service is false */
     struct workers *workers; /* NULL: only the daemon's loop serves requests */
     struct event *signals[3], *drain_begin, *drain_check, *drain_limit, *clock_tick;
+    struct event *tick; /* of daemon_set_tick; NULL: none */
+    void (*on_tick)(void *ctx);
     struct clock_watch clocks;
     struct stats_counter *clock_jumps;
     void *ctx;
@@ -308,6 +310,27 @@ static void on_clock_tick(evutil_socket_t fd, short what, void *arg)
 {
     (void)fd, (void)what;
     daemon_trusted_time(arg);
+}
+
+static void on_tick(evutil_socket_t fd, short what, void *arg)
+{
+    struct daemon *d = arg;
+    (void)fd, (void)what;
+    d->on_tick(d->ctx);
+}
+
+void daemon_set_tick(struct daemon *d, usec_t every, void (*fn)(void *ctx))
+{
+    d->on_tick = fn;
+    d->tick = event_new(d->base, -1, EV_PERSIST, on_tick, d);
+    event_add(d->tick, &(struct timeval){every / USEC_PER_SEC, every % USEC_PER_SEC});
+}
+
+static void end_tick(struct daemon *d)
+{
+    if (d->tick)
+        event_free(d->tick);
+    d->tick = NULL;
 }
 
 bool daemon_is_ready(const struct daemon *d)
@@ -544,10 +567,12 @@ static void begin_drain(struct daemon *d)
     workers_drain(d->workers);
     struct timeval limit = after_ms(options_int(d->options, "drain_timeout"));
     event_add(d->drain_limit, &limit);
-    if (d->spec->drain)
+    if (d->spec->drain) {
+        end_tick(d);
         d->spec->drain(d->ctx);
-    else
+    } else {
         d->drained = true;
+    }
     event_active(d->drain_check, EV_TIMEOUT, 0);
 }
 
@@ -855,6 +880,7 @@ static int run(const struct daemon_spec *spec, struct options *o)
     service_free(&d.service);
     if (d.notify)
         run_posts(&d);
+    end_tick(&d);
     if (d.ctx && spec->stop)
         spec->stop(d.ctx);
     for (struct post *p;

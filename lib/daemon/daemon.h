@@ -87,7 +87,7 @@ struct daemon_spec {
     /* Called if the drain takes too long. Aborts and reports the work in flight, calls daemon_drained within
      * DAEMON_ABORT_TIME_MAX, and returns true. Returns false if no work needs a report. May be NULL. */
     bool (*abort_drain)(void *ctx);
-    /* Frees all parts. Called after the event loop has ended and every on_gone (http_server.h) has run. */
+    /* Frees all parts, unless *ctx is NULL. Called after the event loop has ended and every on_gone (http_server.h) has run. */
     void (*stop)(void *ctx);
     /* See http_server_config for the last four callbacks. check_health and reset_stats may be NULL. */
     bool (*check_health)(struct http_request *req, void *ctx);
@@ -147,6 +147,9 @@ void daemon_print_health(void *daemon, struct buf *out);
 void daemon_log_error(const char *message, const char *remedy, const char *error);
 /* Logs the error, and ends the daemon at once with an exit status. */
 void daemon_give_up(struct daemon *d, int status, const char *message, const char *remedy, const char *error);
+/* Makes the event loop call fn(ctx), with the *ctx of spec->start, each time that `every` has passed, until spec->drain or
+ * spec->stop is called. For one call in spec->start. */
+void daemon_set_tick(struct daemon *d, usec_t every, void (*fn)(void *ctx));
 bool daemon_is_ready(const struct daemon *d);
 bool daemon_is_draining(const struct daemon *d);
 void daemon_drained(struct daemon *d);

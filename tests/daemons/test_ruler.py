@@ -215,7 +215,7 @@ class State(RulerTest):
         ruler.stop()
         with open(self.path("r", "state.json")) as f:
             state = json.load(f)
-        alert = state["groups"][0]["rules"][0]["alerts"][0]
+        alert = state["rules"][0]["alerts"][0]
         alert["active_at"] -= 3600 * 1000
         self.write("r/state.json", json.dumps(state))
         ruler = self.ruler()
@@ -249,7 +249,7 @@ class State(RulerTest):
         sample = os.path.join(harness.ROOT, "etc", "prometheus", "millrace.rules.yml")  # test_monitoring.py shows that promtool accepts it
         self.assertEqual(self.run_program("ruler", "--check-config", files, "--files=" + sample, data).returncode, 0)
         os.mkdir(self.path("r"))
-        for text in ("", "{}", "{\"version\":2}", "{\"version\":1,\"groups\":[{\"file\":\"x\",\"name\":\"g\",\"rules\":[{\"alerts\":[{}]}]}]}"):
+        for text in ("", "{}", "{\"version\":1,\"groups\":[]}", "{\"version\":2,\"rules\":[{\"id\":\"x\",\"alerts\":[{}]}]}"):
             self.write("r/state.json", text)
             run = self.run_program("ruler", "--port=0", files, data)
             self.assertEqual(run.returncode, 78, text)

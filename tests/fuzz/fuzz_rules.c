@@ -1,14 +1,17 @@
 /* Any bytes as a file of rules: each refused file has a reason with its name, and each accepted text of a label or annotation expands. */
+#include "ruler/alert_text.h"
 #include "ruler/rule_file.h"
 #include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void expand(const struct rule_labels *texts, const struct label_set *labels)
+static void expand(const struct label_set *texts, const struct label_set *labels)
 {
+    struct error error;
     struct buf out = {0};
     for (size_t i = 0; i < texts->n; i++)
-        alert_text_expand(texts->all[i].text, labels, 1234.5, &out);
+        if (alert_text_expand(texts->all[i].value, labels, 1234.5, &out, &error) != 0)
+            abort();
     buf_free(&out);
 }
 

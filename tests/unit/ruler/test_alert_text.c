@@ -14,22 +14,21 @@ static void check(const char *text, double value, const char *expected)
     struct label_set labels = {0};
     label_set_put(&labels, BYTES_LITERAL("queue"), BYTES_LITERAL("Mail"));
     label_set_put(&labels, BYTES_LITERAL("number"), BYTES_LITERAL("1500"));
-    struct alert_text *t = alert_text_new(bytes_str(text), &error);
-    if (!t)
+    if (alert_text_expand(bytes_str(text), &labels, value, &out, &error) != 0)
         fail_msg("%s: %s", text, error.text);
-    alert_text_expand(t, &labels, value, &out);
     buf_append_char(&out, '\0');
     assert_string_equal(out.ptr, expected);
     buf_free(&out);
-    alert_text_free(&t);
     label_set_free(&labels);
 }
 
 static void check_refused(const char *text, const char *why)
 {
     struct error error = {0};
-    struct alert_text *t = alert_text_new(bytes_str(text), &error);
-    assert_null(t);
+    struct label_set labels = {0};
+    struct buf out = {0};
+    assert_int_equal(alert_text_expand(bytes_str(text), &labels, 1, &out, &error), -1);
+    buf_free(&out);
     assert_string_equal(error.text, why);
 }
 

@@ -9,12 +9,10 @@
 
 #define START INT64_C(1700000000000)
 
-static const struct message_rules rules = {.resend_delay = 60000,
-    .valid_for = 240000,
-    .group_wait = 30000,
-    .group_interval = 300000,
-    .repeat_interval = 3600000,
-    .group_by = "alertname"};
+static const struct message_rules rules[ALERT_WAYS] = {
+    {.way = WAY_ALERTMANAGER, .repeat = 60000, .valid_for = 240000, .group_by = "alertname"},
+    {.way = WAY_NOTICES, .wait = 30000, .interval = 300000, .repeat = 3600000, .group_by = "alertname"},
+};
 
 struct world {
     struct rule_book *book;
@@ -58,7 +56,7 @@ static void evaluate(struct world *w, int64_t at, const char *vector)
     w->slot = START + at * 1000;
     buf_free(&w->lines.text);
     rule_book_take(&w->book->runs[0], 0, w->slot, &result, vector ? NULL : "no answer", &w->lines);
-    rule_book_end(&w->book->runs[0], w->book->failure_for, w->slot);
+    rule_book_end(&w->book->runs[0], w->slot);
     query_result_free(&result);
     free(body);
 }
@@ -93,14 +91,15 @@ static void states(void **state)
     open_world(&w, RULE);
     check_state(&w, 0, ONE, ALERT_PENDING, ALERT_NONE);
     check_state(&w, 20, ONE "," TWO, ALERT_PENDING, ALERT_PENDING);
-    assert_string_equal(list_of(&w)->all[0]->key, "{\"alertname\":\"Down\",\"job\":\"a\",\"s\":\"p\"}");
+    assert_string_equal(
+        list_of(&w)->all[0]->sample.key, "{\"alertname\":\"Down\",\"job\":\"a\",\"s\":\"p\"}");
     check_state(&w, 30, ONE "," TWO, ALERT_FIRING, ALERT_PENDING);
     check_state(&w, 40, ONE, ALERT_FIRING, ALERT_NONE); /* a pending alert ends without a trace */
     check_state(&w, 50, NULL, ALERT_FIRING, ALERT_NONE);
     check_state(&w, 60, "", ALERT_RESOLVED, ALERT_NONE);
-    assert_int_equal(list_of(&w)->all[0]->resolved_at, START + 60000);
+    assert_int_equal(list_of(&w)->all[0]->at[RESOLVED_AT], START + 60000);
     check_state(&w, 70, ONE, ALERT_PENDING, ALERT_NONE);
-    assert_int_equal(list_of(&w)->all[0]->active_at, START + 70000);
+    assert_int_equal(list_of(&w)->all[0]->at[ACTIVE_AT], START + 70000);
     close_world(&w);
 }
 
@@ -129,15 +128,15 @@ static void results_that_are_errors(void **state)
         ALERT_FIRING, ALERT_NONE);
     assert_non_null(strstr(w.book->runs[0].rules[0].error,
         "two samples have the same labels {\"alertname\":\"Down\",\"job\":\"a\"}"));
-    const struct alert_list *failures = &w.book->runs[0].failures;
+    const struct alert_list *failures = &w.book->runs[0].failures->alerts;
     assert_int_equal(failures->n, 1);
-    assert_string_equal(failures->all[0]->key,
+    assert_string_equal(failures->all[0]->sample.key,
         "{\"alertname\":\"RuleEvaluationFailed\",\"rule\":\"Down\",\"rule_group\":\"g\"}");
     assert_int_equal(failures->all[0]->state, ALERT_PENDING);
     evaluate(&w, 70, NULL);
     assert_int_equal(failures->all[0]->state, ALERT_FIRING);
-    assert_true(
-        bytes_equal_str(label_set_get(&failures->all[0]->annotations, BYTES_LITERAL("error")), "no answer"));
+    assert_true(bytes_equal_str(
+        label_set_get(&failures->all[0]->sample.annotations, BYTES_LITERAL("error")), "no answer"));
     evaluate(&w, 80, ONE);
     assert_int_equal(failures->all[0]->state, ALERT_RESOLVED);
     static const struct {
@@ -211,29 +210,36 @@ static void recorded_lines(void **state)
     close_world(&w);
 }
 
-static void collect(struct alert_list *list, void *arg)
+static void forget(struct world *w, unsigned ways)
 {
-    struct message_batch *b = arg;
-    for (size_t i = 0; i < list->n; i++)
-        *ARRAY_ADD(b->all, b->n, b->cap) = list->all[i];
+    for (size_t i = 0; i < w->book->n; i++)
+        alerts_forget_sent(&w->book->all[i].alerts, ways);
 }
 
-static void forget(struct alert_list *list, void *arg)
+static struct alert_list *orphans_of(struct world *w)
 {
-    alerts_forget_sent(list, *(unsigned *)arg);
+    return &w->book->all[w->book->n - 1].alerts;
+}
+
+static void begin(struct world *w, struct message_batch *b, enum alert_way way, int64_t at)
+{
+    do {
+        b->n = 0;
+        for (size_t i = 0; i < w->book->n; i++)
+            alert_messages_add(b, &w->book->all[i].alerts);
+    } while (!alert_messages_begin(b, &rules[way], &w->silences, START + at * 1000, 1 << 20));
 }
 
 /* Returns the messages of a way at START + `at` seconds; the caller frees them. */
 static char *messages(struct world *w, enum alert_way way, int64_t at, bool is_stored)
 {
     struct message_batch b = {0};
-    unsigned ways = 1U << way;
-    rule_book_each(w->book, collect, &b);
-    alert_messages_begin(&b, way, &rules, &w->silences, START + at * 1000, 1 << 20);
+    silences_update(&w->silences, START + at * 1000);
+    begin(w, &b, way, at);
     buf_append_char(&b.lines, '\0');
     char *text = mem_strdup(b.lines.ptr);
     alert_messages_end(&b, way, is_stored, START + at * 1000);
-    rule_book_each(w->book, forget, &ways);
+    forget(w, 1U << way);
     return text;
 }
 
@@ -342,7 +348,7 @@ static void large_groups(void **state)
         free(text);
     }
     for (size_t i = 0; i < list_of(&w)->n; i++)
-        n_sent += list_of(&w)->all[i]->sent[WAY_NOTICES].state == ALERT_FIRING;
+        n_sent += list_of(&w)->all[i]->sent[WAY_NOTICES] == ALERT_FIRING;
     assert_int_equal(n_sent, 6000);
     buf_free(&vector);
     close_world(&w);
@@ -383,7 +389,7 @@ static void silenced(void **state)
     evaluate(&w, 0, ONE "," TWO);
     check_message(&w, WAY_NOTICES, 30, true, PARTS("[FIRING:1] Down job=b"));
     check_none(&w, WAY_NOTICES, 99);
-    assert_true(silences_expire(&w.silences, START + 100000));
+    assert_true(silences_update(&w.silences, START + 100000));
     check_message(&w, WAY_NOTICES, 330, true, PARTS("[FIRING:2] Down"));
     id = silence(&w,
         "{\"id\":\"mine\",\"matchers\":[{\"name\":\"alertname\",\"value\":\"Down\"}],\"endsAt\":\"2033-01-"
@@ -442,7 +448,6 @@ static void restart(struct world *w, const char *rule, int64_t at)
 static void restarts(void **state)
 {
     struct world w;
-    unsigned ways = 1U << WAY_NOTICES;
     (void)state;
     open_world(&w, RULE);
     evaluate(&w, 0, ONE "," TWO);
@@ -459,15 +464,15 @@ static void restarts(void **state)
     restart(&w, RULE, 510);
     check_message(&w, WAY_NOTICES, 510, true, PARTS("\"status\":\"resolved\"", "2.5 b"));
     restart(&w, "{alert: Other, expr: up}", 600); /* the rule is gone */
-    assert_int_equal(w.book->orphans.n, 1);
+    assert_int_equal(orphans_of(&w)->n, 1);
     check_message(&w, WAY_NOTICES, 900, true, PARTS("[RESOLVED] Down"));
-    rule_book_each(w.book, forget, &ways);
-    assert_int_equal(w.book->orphans.n, 0);
+    forget(&w, 1U << WAY_NOTICES);
+    assert_int_equal(orphans_of(&w)->n, 0);
     evaluate(&w, 1000, ONE);
     restart(&w, RULE, 1000);
     evaluate(&w, 1010, ONE);
     restart(&w, RULE, 1010 + 2 * 3600); /* a pending alert begins again after a long outage */
-    assert_int_equal(list_of(&w)->all[0]->active_at, START + (1010 + 2 * 3600) * 1000);
+    assert_int_equal(list_of(&w)->all[0]->at[ACTIVE_AT], START + (1010 + 2 * 3600) * 1000);
     close_world(&w);
 }
 
@@ -479,10 +484,10 @@ static void moved_rules(void **state)
     open_world(&w, "{alert: Down, expr: up}, {alert: Other, expr: x}, {alert: Down, expr: z}");
     evaluate(&w, 0, ONE);
     restart(&w, "{alert: Other, expr: x}, {alert: Down, expr: up}, {alert: Down, expr: z}", 5);
-    assert_int_equal(w.book->orphans.n, 0);
+    assert_int_equal(orphans_of(&w)->n, 0);
     assert_int_equal(w.book->runs[0].rules[1].alerts.n, 1);
     restart(&w, "{alert: Down, expr: up}, {alert: Down, expr: z}, {alert: Other, expr: x}", 6);
-    assert_int_equal(w.book->orphans.n, 0);
+    assert_int_equal(orphans_of(&w)->n, 0);
     assert_int_equal(list_of(&w)->n, 1);
     close_world(&w);
 }

@@ -33,7 +33,7 @@ static void complete(void **state)
     assert_int_equal(g->rules[0].annotations.n, 2);
     assert_false(g->rules[1].is_alert);
     assert_string_equal(g->rules[1].expr, "sum by (job) (up)\n");
-    assert_string_equal(g->rules[1].labels.all[0].name, "a");
+    assert_true(bytes_equal_str(g->rules[1].labels.all[0].name, "a"));
     assert_int_equal(groups.all[1].interval, 60000);
     assert_int_equal(groups.all[1].n_rules, 0);
     rules_free(&groups);
