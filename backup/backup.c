@@ -23,7 +23,7 @@
 #define CURSORS_READS 100
 
 const char *const backup_place_names[BACKUP_PLACES] = {
-    "simplequeue", "pubsub", "aggregator", "spamfilter", "metricdb", "archive"};
+    "simplequeue", "pubsub", "aggregator", "spamfilter", "metricdb", "ruler", "archive"};
 
 struct journals {
     struct journal_copy *list;
@@ -132,6 +132,22 @@ static enum backup_result copy_marks(struct backup *b)
         r = filter_copy(b->spec->places[BACKUP_SPAMFILTER], b->stages[BACKUP_SPAMFILTER], b->error);
     for (size_t i = 0; r == BACKUP_OK && i < b->marks.n; i++)
         r = journal_copy_extend(&b->marks.list[i], NULL, NULL, b->error);
+    return r;
+}
+
+/* Links the ruler's file of alerts and silences, which the ruler only replaces. The queues are copied later, so that they
+ * have every message that this file calls sent. */
+static enum backup_result link_alerts(struct backup *b)
+{
+    if (!b->stages[BACKUP_RULER])
+        return BACKUP_OK;
+    char *from = tree_path(b->spec->places[BACKUP_RULER], "state.json"),
+         *to = tree_path(b->stages[BACKUP_RULER], "state.json");
+    enum backup_result r = tree_make_parent(to, b->error);
+    if (r == BACKUP_OK && access(from, F_OK) == 0)
+        r = tree_link(from, to, b->error);
+    free(from);
+    free(to);
     return r;
 }
 
@@ -247,6 +263,7 @@ static enum backup_result copy_in_order(struct backup *b)
         (r = copy_marks(b)) == BACKUP_OK &&
         (!b->stages[BACKUP_METRICDB] || (r = block_copy(b->spec->places[BACKUP_METRICDB],
                                              b->stages[BACKUP_METRICDB], b->error)) == BACKUP_OK) &&
+        (r = link_alerts(b)) == BACKUP_OK &&
         (r = pin_journals(b, BACKUP_SIMPLEQUEUE, "queues", &b->queues)) == BACKUP_OK &&
         (r = pin_journals(b, BACKUP_PUBSUB, "streams", &b->streams)) == BACKUP_OK &&
         (r = extend_streams(b)) == BACKUP_OK && (r = extend_queues(b)) == BACKUP_OK) {

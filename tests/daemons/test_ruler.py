@@ -63,10 +63,16 @@ class AsPrometheus(RulerTest):
         wait_until(lambda: same(5), lambda: (alerts(lambda target: request(url, "GET", target)), alerts(ruler.get)))
         rules = {r["name"]: r for g in ruler.get("/api/v1/rules").json()["data"]["groups"] for r in g["rules"]}
         theirs = {r["name"]: r for g in request(url, "GET", "/api/v1/rules").json()["data"]["groups"] for r in g["rules"]}
+        keys = ("query", "state", "type", "health", "duration", "labels", "annotations")
         for name, rule in theirs.items():
-            self.assertEqual({key: rules[name][key] for key in ("query", "state", "type", "health", "duration")},
-                             {key: rule[key] for key in ("query", "state", "type", "health", "duration")})
+            self.assertEqual({key: rules[name][key] for key in keys}, {key: rule[key] for key in keys})
+            self.assertLess(rule.keys() - {"keepFiringFor"}, rules[name].keys() | {"keepFiringFor", "lastError"})
+        self.assertEqual(self.group(request(url, "GET", "/api/v1/rules")).keys() - self.group(ruler.get("/api/v1/rules")).keys(), set())
         self.assertIn("many-to-many", rules["Bad"]["lastError"])
+
+    @staticmethod
+    def group(reply):
+        return reply.json()["data"]["groups"][0]
 
     def test_alertmanager(self):
         sink, port = Sink(self), self.keep_port()
@@ -200,6 +206,20 @@ class Ways(RulerTest):
             self.assertEqual(request(ruler.url, method, target, body).status, status)
 
 
+    def test_many_alerts_and_patterns(self):
+        """The ruler answers while it matches alerts with silences, a part in each turn. An alert is matched when either changes."""
+        self.simplequeue()
+        self.write_rules("{alert: Down, expr: down, labels: {text: '%s'}}" % ("a" * 200))
+        self.source.answers["down"] = [({"job": "j%d" % i}, 1) for i in range(2000)]
+        ruler = self.ruler("--notice-queue=notices")
+        for i in range(20):
+            silence = {"matchers": [{"name": "text", "value": "(a|aa)*b%d" % i, "isRegex": True}], "endsAt": "2100-01-01T00:00:00Z"}
+            self.assertEqual(ruler.post("/silences", json.dumps(silence).encode()).status, 200)
+        wait_until(lambda: ruler.stats()["alerts_firing"] == 2000, "the alerts")
+
+        wait_until(lambda: sum(ruler.stats()["messages_stored_total"].values()) > 0, "the notices, in the end")
+
+
 class State(RulerTest):
     def test_a_restart_continues_for(self):
         """The time before the restart counts, so that the alert fires before a whole `for` has passed since the restart."""
@@ -235,6 +255,14 @@ class State(RulerTest):
         self.wait_state(ruler, "firing", alertname="Down")
         self.wait_state(ruler, None, alertname="Other")
         self.assertEqual(ruler.get("/health").text.strip(), "ready")
+
+    def test_a_pattern_without_files(self):
+        ruler = self.ruler()
+        self.assertIn("no file matches %s" % self.path("rules*.yml"), ruler.get("/health").text)
+        self.write_rules("{alert: Down, expr: down, for: 1h}")
+        ruler.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: ruler.get("/health").text.strip() == "ready", lambda: ruler.get("/health").text)
+        self.assertEqual(ruler.stats()["rules"], 1)
 
     def test_bad_files_and_settings(self):
         self.write_rules("{alert: Down, expr: down, fro: 1h}")

@@ -38,6 +38,40 @@ class OwnRules(MillraceTest):
         self.assertEqual(pipeline.stop(), 0)
         self.assertTrue(os.path.exists(self.path("data", "ruler", "state.json")))
 
+    def test_backup(self):
+        """The restored pipeline has the silence and the alert, which began before. The doctor checks the file."""
+        rules = self.write("rules.yml", "groups:\n- name: own\n  interval: 1s\n  rules:\n  - {alert: Always, expr: vector(1), for: 1h}\n")
+        config = self.write("pipeline.conf", pipeline_config(self.path("data")) + "[metricdb]\nport = 0\n[ruler]\nport = 0\nfiles = %s\n" % rules)
+        pipeline = Pipeline(self, config, self.path("data"))
+        pipeline.wait_ready()
+
+        def alerts():
+            return [a["activeAt"] for a in request(pipeline.daemon_url("ruler"), "GET", "/api/v1/alerts").json()["data"]["alerts"] if a["state"] == "pending"]
+        wait_until(alerts, "the alert")
+        silence = {"matchers": [{"name": "job", "value": "db"}], "endsAt": "2100-01-01T00:00:00Z"}
+        self.assertEqual(request(pipeline.daemon_url("ruler"), "POST", "/silences", json.dumps(silence).encode()).status, 200)
+        kept = request(pipeline.daemon_url("ruler"), "GET", "/silences").json()
+        made = self.run_program("millrace", "backup", "--config=" + config, self.path("copy"))
+        self.assertEqual(made.returncode, 0, made.stderr)
+        self.assertEqual(pipeline.stop(), 0)
+        found = self.run_program("millrace", "doctor", "--config=" + config)
+        self.assertRegex(found.stdout.decode(), r"alerts .*state.json: 1 alert, 1 silence\n")
+        os.rename(self.path("data"), self.path("old"))
+        restored = self.run_program("millrace", "restore", "--to=" + self.path("data"), self.path("copy"))
+        self.assertEqual(restored.returncode, 0, restored.stderr)
+        with open(self.path("data", "ruler", "state.json")) as f:
+            state = json.load(f)
+        self.assertEqual([len(rule["alerts"]) for rule in state["rules"]], [1, 0, 0])
+        pipeline = Pipeline(self, config, self.path("data"))
+        pipeline.wait_ready()
+        self.assertEqual(request(pipeline.daemon_url("ruler"), "GET", "/silences").json(), kept)
+        self.assertEqual(len(alerts()), 1)
+        self.assertEqual(pipeline.stop(), 0)
+        self.write("data/ruler/state.json", "[]")
+        found = self.run_program("millrace", "doctor", "--config=" + config)
+        self.assertIn(b"state.json: not the state of a ruler", found.stdout)
+        self.assertEqual(found.returncode, 2)
+
     def test_the_sample_rules_see_a_daemon_that_is_down(self):
         """The jobs of the scraper's own list differ from the job of prometheus.yml."""
         with open(os.path.join(harness.ROOT, "etc", "prometheus", "millrace.rules.yml")) as f:

@@ -28,6 +28,7 @@
 #define INODES_MIN 1000
 #define FOREIGN_SHOWN 10
 #define KEY_OVERDUE 3600 /* seconds */
+#define ALERTS_MAX ((size_t)1 << 30)
 #define VERIFY_DAMAGED 1 /* exit status of the compactor */
 
 static const char doctor_unreadable[] =
@@ -410,6 +411,39 @@ static void check_visitors(struct doctor *d)
     door_settings_free(&s);
 }
 
+static bool count_alerts(const struct json_doc *rule, size_t i, void *arg)
+{
+    (void)i;
+    *(uint64_t *)arg += json_doc_length(rule, "/alerts");
+    return true;
+}
+
+/* Checks the ruler's file of alerts and silences. */
+static void check_alerts(struct doctor *d)
+{
+    char *path = pipeline_daemon_dir(d->config, d->data_dir, "ruler", "/state.json");
+    struct buf text = {0};
+    uint64_t alerts = 0;
+    int rc = io_read_file(path, ALERTS_MAX, &text), why = errno;
+    struct json_doc *doc = rc == 0 ? json_doc_parse(buf_bytes(&text)) : NULL;
+    uint64_t silences = json_doc_length(doc, "/silences");
+    if (rc != 0 && why == ENOENT)
+        doctor_find(d, STATUS_FINE, "alerts", NULL, "no ruler has kept any");
+    else if (rc != 0)
+        doctor_find(d, STATUS_DOWN, "alerts", doctor_unreadable, "%s: %s", path, strerror(why));
+    else if (json_doc_at(doc, "/silences").type != JSON_ARRAY ||
+             !json_doc_each(doc, "/rules", count_alerts, &alerts))
+        doctor_find(d, STATUS_DOWN, "alerts",
+            "restore the file from a backup, or delete it to start without alerts and silences",
+            "%s: not the state of a ruler", path);
+    else
+        doctor_find(d, STATUS_FINE, "alerts", NULL, "%s: %" PRIu64 " %s, %" PRIu64 " %s", path, alerts,
+            plural(alerts, "alert", "alerts"), silences, plural(silences, "silence", "silences"));
+    json_doc_free(&doc);
+    buf_free(&text);
+    free(path);
+}
+
 static const struct {
     void (*run)(struct doctor *d);
     bool reads_all;
@@ -422,6 +456,7 @@ static const struct {
     {check_limits, false},
     {check_visitors, false},
     {check_marks, false},
+    {check_alerts, true},
     {doctor_check_cells, false},
     {check_journals, true},
     {check_archive, true},
