@@ -18,17 +18,6 @@ static void alert_free(struct alert *a)
     free(a);
 }
 
-static int compare_keys(const void *a, const void *b)
-{
-    return strcmp((*(struct alert *const *)a)->sample.key, (*(struct alert *const *)b)->sample.key);
-}
-
-void alerts_sort(struct alert_list *list)
-{
-    if (list->n > 1)
-        qsort(list->all, list->n, sizeof *list->all, compare_keys);
-}
-
 static void set_state(struct alert_list *list, struct alert *a, enum alert_state state)
 {
     a->state = state;
@@ -134,6 +123,20 @@ size_t alerts_count(const struct alert_list *list, enum alert_state state)
     for (size_t i = 0; i < list->n; i++)
         n += list->all[i]->state == state;
     return n;
+}
+
+void alerts_series(const struct alert_list *list, struct query_result *out)
+{
+    for (size_t i = 0; i < list->n; i++) {
+        const struct alert *a = list->all[i];
+        if (a->state == ALERT_RESOLVED)
+            continue;
+        struct label_set labels = label_set_copy(&a->sample.labels);
+        label_set_put(&labels, BYTES_LITERAL("__name__"), BYTES_LITERAL("ALERTS"));
+        label_set_put(&labels, BYTES_LITERAL("alertstate"), bytes_str(state_names[a->state]));
+        query_result_add(out, labels, 1);
+    }
+    query_result_sort(out);
 }
 
 void alerts_free(struct alert_list *list)

@@ -46,7 +46,8 @@ void alerts_forget_sent(struct alert_list *list, unsigned ways);
 /* Moves times ahead of `now` to `now`, because the clock was set back. The time at which a firing alert began stays: it is
  * part of the id. */
 void alerts_set_back(struct alert_list *list, int64_t now);
-void alerts_sort(struct alert_list *list); /* restores the order of keys after alert_read */
+/* Adds the samples ALERTS{alertstate=...} of pending and firing alerts, sorted. */
+void alerts_series(const struct alert_list *list, struct query_result *out);
 size_t alerts_count(const struct alert_list *list, enum alert_state state);
 void alerts_free(struct alert_list *list);
 
@@ -62,7 +63,8 @@ const char *alert_state_name(enum alert_state state);
 void alert_print_labels(const struct alert *a, struct buf *out);
 /* Appends the members labels, annotations, state and value, without braces. */
 void alert_print_members(const struct alert *a, struct buf *out);
-/* Appends an alert for the file of the state, and adds an alert that was printed. Returns false for another object. */
+/* Appends an alert for the file of the state, and adds an alert that was printed; in the same order. Returns false for another
+ * object. */
 void alert_print(const struct alert *a, struct buf *out);
 bool alert_read(struct alert_list *list, const struct json_doc *d);
 

@@ -22,7 +22,7 @@ struct turn {
     int64_t seen, slot;     /* the latest slot, and that of the latest evaluation; 0: none yet */
     size_t at;              /* index of the rule in progress */
     usec_t began;
-    struct recorded_lines lines;
+    struct sample_lines lines;
 };
 
 struct evaluator {

@@ -3,6 +3,7 @@
 #include "ruler/alert_text.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 
 /* Reads the text of a sample's value, such as 1.5, NaN or +Inf. */
@@ -92,6 +93,39 @@ int query_result_apply(struct query_result *r, const struct rule *rule, uint64_t
             return error_set(error, -1,
                 "two samples have the same labels %.500s after the labels of the rule", r->all[i].key);
     return 0;
+}
+
+static void print_line(struct sample_lines *out, const char *series, int64_t at, const double *value)
+{
+    buf_printf(
+        &out->text, "{\"t\":%" PRId64 ".%03" PRId64 ",\"labels\":%s,\"v\":", at / 1000, at % 1000, series);
+    const char *quote = !value || !isfinite(*value) ? "\"" : "";
+    buf_append_str(&out->text, quote);
+    if (value)
+        number_append(*value, &out->text);
+    else
+        buf_append_str(&out->text, "stale");
+    buf_append_str(&out->text, quote);
+    buf_append_str(&out->text, "}\n");
+    out->n++;
+}
+
+void query_result_record(
+    struct query_result *r, struct query_result *before, int64_t at, struct sample_lines *out)
+{
+    size_t i = 0, k = 0;
+    while (i < r->n || k < before->n) {
+        int order = i == r->n ? 1 : k == before->n ? -1 : strcmp(r->all[i].key, before->all[k].key);
+        if (order <= 0)
+            print_line(out, r->all[i].key, at, &r->all[i].value);
+        else
+            print_line(out, before->all[k].key, at, NULL);
+        i += order <= 0;
+        k += order >= 0;
+    }
+    query_result_free(before);
+    *before = *r;
+    *r = (struct query_result){0};
 }
 
 void result_sample_free(struct result_sample *s)

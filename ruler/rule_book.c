@@ -66,19 +66,20 @@ void rule_book_free(struct rule_book **bp)
 }
 
 void rule_book_take(struct group_run *g, size_t i, int64_t slot, struct query_result *result, const char *why,
-    struct recorded_lines *out)
+    struct sample_lines *out)
 {
     struct rule_run *r = &g->rules[i];
-    int64_t at = slot - g->group->offset;
+    struct query_result series = {0};
     struct error error;
     if (!why && query_result_apply(result, r->rule, g->group->limit, &error) != 0)
         why = error.text;
     if (!why && r->rule->is_alert) {
         alerts_take(&r->alerts, r->rule, result, slot);
-        recorded_take_alerts(&r->recorded, &r->alerts, at, out);
-    } else if (!why) {
-        recorded_take(&r->recorded, result, at, out);
+        alerts_series(&r->alerts, &series);
     }
+    if (!why)
+        query_result_record(
+            r->rule->is_alert ? &series : result, &r->recorded, slot - g->group->offset, out);
     free(r->error);
     r->error = why ? mem_strdup(why) : NULL;
 }
@@ -168,8 +169,6 @@ bool rule_book_restore(struct rule_book *b, const struct json_doc *d, int64_t no
 {
     struct restoring r = {.book = b, .now = now};
     bool is_good = json_doc_each(d, "/rules", restore_rule, &r);
-    for (size_t i = 0; i < b->n; i++)
-        alerts_sort(&b->all[i].alerts);
     alerts_take(&b->all[b->n - 1].alerts, &no_rule, &(struct query_result){0}, now);
     return is_good;
 }

@@ -9,7 +9,7 @@
 #ifndef MILLRACE_RULE_BOOK_H
 #define MILLRACE_RULE_BOOK_H
 
-#include "ruler/recorded.h"
+#include "ruler/alerts.h"
 
 #define RULE_OUTAGE_MAX (INT64_C(3600) * 1000)
 
@@ -43,7 +43,7 @@ void rule_book_free(struct rule_book **b);
 
 /* Takes the result of rule `i` at `slot`; `why` is the reason why there is none, or NULL. Appends lines for the stream. */
 void rule_book_take(struct group_run *g, size_t i, int64_t slot, struct query_result *result, const char *why,
-    struct recorded_lines *out);
+    struct sample_lines *out);
 /* Ends an evaluation of a group: sets the alerts of its rules that failed. */
 void rule_book_end(struct group_run *g, int64_t slot);
 

@@ -33,9 +33,7 @@ struct key {
 
 static int fail(const struct reading *r, size_t line, const char *why)
 {
-    struct error cause;
-    error_set(&cause, -1, "%s", why); /* `why` may be in r->error */
-    return error_set(r->error, -1, "%s:%zu: %s", r->path, line + 1, cause.text);
+    return error_set(r->error, -1, "%s:%zu: %s", r->path, line + 1, why);
 }
 
 static int fail_at(const struct reading *r, const yaml_node_t *node, const char *why)

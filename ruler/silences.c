@@ -118,7 +118,7 @@ static int read_silence(struct silence *s, const struct json_doc *d, int64_t now
         return -1;
     if (s->n == 0)
         return error_set(error, -1, "a silence needs matchers");
-    if (!read_time(d, "/startsAt", now, &s->starts) || !read_time(d, "/endsAt", -1, &s->ends))
+    if (!read_time(d, "/startsAt", now - now % 1000, &s->starts) || !read_time(d, "/endsAt", -1, &s->ends))
         return error_set(
             error, -1, "startsAt and endsAt are times such as 2026-12-01T00:00:00Z; endsAt is required");
     if (s->ends <= now || s->ends <= s->starts)

@@ -19,7 +19,7 @@ struct world {
     struct silences silences;
     struct error error;
     int64_t slot; /* of the last evaluation */
-    struct recorded_lines lines;
+    struct sample_lines lines;
 };
 
 static struct rule_book *book_of(const char *rule)
