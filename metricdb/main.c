@@ -8,7 +8,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <event2/event.h>
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -18,7 +17,6 @@
 struct wiring {
     struct metricdb server;
     struct sample_feed *feed;
-    struct event *tick;
     struct width_gauge {
         struct sample_store *store;
         size_t index;
@@ -26,10 +24,9 @@ struct wiring {
 };
 static_assert(offsetof(struct wiring, server) == 0, "handlers get the address of its first member");
 
-static void on_tick(evutil_socket_t fd, short what, void *arg)
+static void on_tick(void *ctx)
 {
-    (void)fd, (void)what;
-    sample_feed_tick(((struct wiring *)arg)->feed);
+    sample_feed_tick(((struct wiring *)ctx)->feed);
 }
 
 static struct sample_store_stats stats_of(struct sample_store *store)
@@ -143,8 +140,7 @@ static int start(struct daemon *d, void **ctx, struct error *error)
     w->feed = sample_feed_new(d, w->server.store, error);
     if (!w->feed)
         return EX_CONFIG;
-    w->tick = event_new(daemon_base(d), -1, EV_PERSIST, on_tick, w);
-    event_add(w->tick, &(struct timeval){1, 0});
+    daemon_set_tick(d, USEC_PER_SEC, on_tick);
     return EX_OK;
 }
 
@@ -158,10 +154,6 @@ static void drain(void *ctx)
 static void stop(void *ctx)
 {
     struct wiring *w = ctx;
-    if (!w)
-        return;
-    if (w->tick)
-        event_free(w->tick);
     query_pool_free(&w->server.pool);
     sample_feed_free(&w->feed);
     sample_store_close(&w->server.store);

@@ -13,14 +13,12 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <event2/event.h>
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sysexits.h>
 
-#define LOOK_EVERY 1                            /* seconds between two looks at the files */
 #define AHEAD_MAX ((uint64_t)60 * USEC_PER_SEC) /* of the mark; a restart scrapes nothing before the mark */
 
 struct wiring {
@@ -33,7 +31,6 @@ struct wiring {
     char *token; /* of the targets; NULL: none */
     struct share share;
     struct coordinator *coordinator; /* NULL: the share is a shard */
-    struct event *tick;
     bool is_renamed; /* addresses of names have changed */
 };
 static_assert(offsetof(struct wiring, scraper) == 0, "handlers get the address of its first member");
@@ -111,12 +108,7 @@ static void on_share(void *arg)
     set_targets(arg);
 }
 
-static void on_tick(evutil_socket_t fd, short what, void *arg)
-{
-    (void)fd, (void)what;
-    look(arg);
-}
-
+/* At SIGHUP, and once a second. */
 static void hangup(void *ctx)
 {
     look(ctx);
@@ -210,8 +202,7 @@ static int start(struct daemon *d, void **ctx, struct error *error)
     if (options_text(o, "zookeeper"))
         start_coordinator(w, o);
     look(w);
-    w->tick = event_new(daemon_base(d), -1, EV_PERSIST, on_tick, w);
-    event_add(w->tick, &(struct timeval){LOOK_EVERY, 0});
+    daemon_set_tick(d, USEC_PER_SEC, hangup);
     daemon_set_not_ready(d, NOTICE_RECOVERING, DAEMON_WAIT, "asking pubsub for the mark");
     return EX_OK;
 }
@@ -221,7 +212,6 @@ static void drain(void *ctx)
 {
     struct wiring *w = ctx;
     scrape_loop_stop(w->scraper.loop);
-    event_del(w->tick);
     coordinator_free(&w->coordinator);
     if (outbox_is_empty(w->outbox))
         daemon_drained(w->scraper.daemon);
@@ -230,10 +220,6 @@ static void drain(void *ctx)
 static void stop(void *ctx)
 {
     struct wiring *w = ctx;
-    if (!w)
-        return;
-    if (w->tick)
-        event_free(w->tick);
     coordinator_free(&w->coordinator);
     scrape_loop_free(&w->scraper.loop);
     target_names_free(&w->names);

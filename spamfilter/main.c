@@ -7,7 +7,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <event2/event.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +19,6 @@ struct wiring {
     struct spamfilter server;
     struct mark_feed *feed; /* NULL: no stream */
     struct loop_notify *notify;
-    struct event *tick;
 };
 static_assert(offsetof(struct wiring, server) == 0, "handlers get the address of its first member");
 
@@ -31,10 +29,9 @@ static void on_store(void *arg)
         mark_store_poll(w->server.store);
 }
 
-static void on_tick(evutil_socket_t fd, short what, void *arg)
+static void on_tick(void *ctx)
 {
-    struct wiring *w = arg;
-    (void)fd, (void)what;
+    struct wiring *w = ctx;
     mark_store_tick(w->server.store, clock_monotonic());
     mark_feed_tick(w->feed);
     const char *failure = mark_store_failure(w->server.store);
@@ -132,9 +129,8 @@ static int start(struct daemon *d, void **ctx, struct error *error)
         .daemon = d, .dir = options_string(o, "data_dir"), .what = "updates of marks"});
     if (options_text(o, "stream") && !(w->feed = mark_feed_new(&w->server, error)))
         return EX_CONFIG;
-    usec_t every = options_int(o, "sync_every") * USEC_PER_MSEC, tick = every < TICK_MAX ? every : TICK_MAX;
-    w->tick = event_new(daemon_base(d), -1, EV_PERSIST, on_tick, w);
-    event_add(w->tick, &(struct timeval){tick / USEC_PER_SEC, tick % USEC_PER_SEC});
+    usec_t every = options_int(o, "sync_every") * USEC_PER_MSEC;
+    daemon_set_tick(d, every < TICK_MAX ? every : TICK_MAX, on_tick);
     struct filter_stats s = filter_stats(marks_of(w)->filter);
     log_info(
         "marks opened", LOG_U("elements", s.members), LOG_U("layers", s.layers), LOG_U("bytes", s.bytes));
@@ -145,10 +141,6 @@ static int start(struct daemon *d, void **ctx, struct error *error)
 static void stop(void *ctx)
 {
     struct wiring *w = ctx;
-    if (!w)
-        return;
-    if (w->tick)
-        event_free(w->tick);
     mark_feed_stop(w->feed);
     mark_store_close(&w->server.store);
     mark_feed_free(&w->feed);

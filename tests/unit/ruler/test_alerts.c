@@ -18,7 +18,8 @@ struct world {
     struct rule_book *book;
     struct silences silences;
     struct error error;
-    int64_t slot; /* of the last evaluation */
+    int64_t slot;  /* of the last evaluation */
+    size_t rounds; /* until all alerts were matched with silences, in the last call of `begin` */
     struct sample_lines lines;
 };
 
@@ -223,7 +224,9 @@ static struct alert_list *orphans_of(struct world *w)
 
 static void begin(struct world *w, struct message_batch *b, enum alert_way way, int64_t at)
 {
+    w->rounds = 0;
     do {
+        w->rounds++;
         b->n = 0;
         for (size_t i = 0; i < w->book->n; i++)
             alert_messages_add(b, &w->book->all[i].alerts);
@@ -430,6 +433,60 @@ static void silenced(void **state)
     close_world(&w);
 }
 
+/* Alerts are matched when they or the silences change, a bounded number in a batch. */
+static void many_silences(void **state)
+{
+    struct world w;
+    struct buf vector = {0};
+    (void)state;
+    open_world(&w, "{alert: Down, expr: up}");
+    for (int i = 0; i < 100; i++)
+        buf_printf(&vector, "%s{\"metric\":{\"job\":\"job %d\"},\"value\":[1,\"1\"]}", i > 0 ? "," : "", i);
+    evaluate(&w, 0, vector.ptr);
+    for (int i = 0; i < 20; i++) {
+        char *text = mem_printf("{\"matchers\":[{\"name\":\"job\",\"value\":\"job %d\"}],\"startsAt\":\"2023-11-14T22:1%d:00Z\","
+                                "\"endsAt\":\"2033-01-01T00:00:00Z\"}",
+            i, i < 19 ? 0 : 9);
+        assert_non_null(silence(&w, text, 0));
+        free(text);
+    }
+    check_message(&w, WAY_NOTICES, 30, true, PARTS("[FIRING:81]"));
+    assert_in_range(w.rounds, 3, 30);
+    check_none(&w, WAY_NOTICES, 31);
+    assert_int_equal(w.rounds, 1);
+    buf_printf(&vector, ",{\"metric\":{\"job\":\"job 100\"},\"value\":[1,\"1\"]}");
+    evaluate(&w, 340, vector.ptr);
+    check_message(&w, WAY_NOTICES, 346, true, PARTS("[FIRING:82]"));
+    assert_int_equal(w.rounds, 1);
+    evaluate(&w, 400, ""); /* 22:20: the last silence has started */
+    check_message(&w, WAY_NOTICES, 700, true, PARTS("[RESOLVED]"));
+    assert_in_range(w.rounds, 3, 30);
+    for (size_t i = 0; i < list_of(&w)->n; i++)
+        fail_msg("%s is left", list_of(&w)->all[i]->sample.key);
+    buf_free(&vector);
+    close_world(&w);
+}
+
+/* While a message is in progress, other alerts may end, and those in the message stay. */
+static void ends_meanwhile(void **state)
+{
+    struct world w;
+    struct message_batch b = {0};
+    (void)state;
+    open_world(&w, "{alert: Down, expr: up, for: 30s}");
+    evaluate(&w, 0, ONE);
+    evaluate(&w, 30, ONE "," TWO);
+    begin(&w, &b, WAY_ALERTMANAGER, 31);
+    assert_int_equal(b.n, 1);
+    evaluate(&w, 40, "");
+    forget(&w, 1U << WAY_ALERTMANAGER);
+    check_state(&w, 50, "", ALERT_RESOLVED, ALERT_NONE);
+    alert_messages_end(&b, WAY_ALERTMANAGER, true, START + 50000);
+    assert_int_equal(list_of(&w)->all[0]->sent[WAY_ALERTMANAGER], ALERT_FIRING);
+    check_message(&w, WAY_ALERTMANAGER, 60, true, PARTS("\"endsAt\":\"2023-11-14T22:14:00.000Z\""));
+    close_world(&w);
+}
+
 /* Replaces the book by a new one with the same state, `at` seconds after START. */
 static void restart(struct world *w, const char *rule, int64_t at)
 {
@@ -517,7 +574,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(states), cmocka_unit_test(keep_firing),
         cmocka_unit_test(results_that_are_errors), cmocka_unit_test(recorded_lines),
         cmocka_unit_test(messages_to_alertmanager), cmocka_unit_test(notices), cmocka_unit_test(large_groups),
-        cmocka_unit_test(titles), cmocka_unit_test(silenced), cmocka_unit_test(moved_rules),
+        cmocka_unit_test(titles), cmocka_unit_test(silenced), cmocka_unit_test(many_silences), cmocka_unit_test(ends_meanwhile), cmocka_unit_test(moved_rules),
         cmocka_unit_test(restarts), cmocka_unit_test(unknown_puts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
