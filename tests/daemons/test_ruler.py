@@ -184,6 +184,18 @@ class Ways(RulerTest):
         self.source.is_gone = True
         wait_until(lambda: len(self.alerts(ruler, alertname="RuleEvaluationFailed")) == 2, "the source to be gone")
 
+    def test_a_source_that_is_not_ready_at_the_start(self):
+        """The log has a rule only once it has failed for failure_for."""
+        self.write_rules(RULE, interval="100ms")
+        self.source.is_gone = True
+        ruler = self.ruler("--failure-for=1s")
+        self.wait_state(ruler, "pending", alertname="RuleEvaluationFailed")
+        self.assertNotIn("rule cannot be evaluated", ruler.log)
+        self.wait_state(ruler, "firing", alertname="RuleEvaluationFailed")
+        wait_until(lambda: "rule cannot be evaluated" in ruler.log, "the log")
+        self.source.is_gone = False
+        self.wait_state(ruler, None, alertname="RuleEvaluationFailed")
+
     def test_silences(self):
         sink = Sink(self)
         self.simplequeue()

@@ -455,10 +455,10 @@ static void many_silences(void **state)
     check_none(&w, WAY_NOTICES, 31);
     assert_int_equal(w.rounds, 1);
     buf_printf(&vector, ",{\"metric\":{\"job\":\"job 100\"},\"value\":[1,\"1\"]}");
-    evaluate(&w, 340, vector.ptr);
-    check_message(&w, WAY_NOTICES, 346, true, PARTS("[FIRING:82]"));
+    evaluate(&w, 331, vector.ptr);
+    check_message(&w, WAY_NOTICES, 332, true, PARTS("[FIRING:82]"));
     assert_int_equal(w.rounds, 1);
-    evaluate(&w, 400, ""); /* 22:20: the last silence has started */
+    evaluate(&w, 400, ""); /* the last silence has started at 340 */
     check_message(&w, WAY_NOTICES, 700, true, PARTS("[RESOLVED]"));
     assert_in_range(w.rounds, 3, 30);
     for (size_t i = 0; i < list_of(&w)->n; i++)
