@@ -91,30 +91,31 @@ void alerts_take(struct alert_list *list, const struct rule *rule, struct query_
     *list = next;
 }
 
-void alerts_forget_sent(struct alert_list *list, unsigned ways)
+static bool is_done(const struct alert *a, unsigned ways)
+{
+    bool is = a->state == ALERT_RESOLVED;
+    for (unsigned w = 0; w < ALERT_WAYS; w++)
+        is = is && a->in_flight[w] == ALERT_NONE && (!(ways & 1U << w) || a->sent[w] == ALERT_RESOLVED);
+    return is;
+}
+
+bool alerts_tidy(struct alert_list *list, unsigned ways, int64_t now)
 {
     size_t n = 0;
     for (size_t i = 0; i < list->n; i++) {
         struct alert *a = list->all[i];
-        bool is_done = a->state == ALERT_RESOLVED;
-        for (unsigned w = 0; w < ALERT_WAYS; w++)
-            is_done = is_done && a->in_flight[w] == ALERT_NONE &&
-                      (!(ways & 1U << w) || a->sent[w] == ALERT_RESOLVED);
-        if (is_done)
+        if (is_done(a, ways)) {
             alert_free(a);
-        else
-            list->all[n++] = a;
+            continue;
+        }
+        for (size_t t = a->state == ALERT_PENDING ? ACTIVE_AT : FIRED_AT; t < ALERT_TIMES; t++)
+            a->at[t] = a->at[t] < now ? a->at[t] : now;
+        list->all[n++] = a;
     }
-    list->is_changed = list->is_changed || n < list->n;
+    bool is_changed = list->is_changed || n < list->n;
     list->n = n;
-}
-
-void alerts_set_back(struct alert_list *list, int64_t now)
-{
-    for (size_t i = 0; i < list->n; i++)
-        for (size_t t = list->all[i]->state == ALERT_PENDING ? ACTIVE_AT : FIRED_AT; t < ALERT_TIMES; t++)
-            if (list->all[i]->at[t] > now)
-                list->all[i]->at[t] = now;
+    list->is_changed = false;
+    return is_changed;
 }
 
 size_t alerts_count(const struct alert_list *list, enum alert_state state)

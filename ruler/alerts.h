@@ -36,16 +36,15 @@ struct alert {
 struct alert_list {
     struct alert **all; /* in the order of keys */
     size_t n, cap;
-    bool is_changed; /* an alert has begun or changed its state; the caller clears it */
+    bool is_changed; /* since alerts_tidy */
 };
 
 /* Takes the samples of an evaluation, to which query_result_apply has given the labels of the rule. */
 void alerts_take(struct alert_list *list, const struct rule *rule, struct query_result *result, int64_t now);
-/* Removes resolved alerts that each way in `ways`, a set of 1 << WAY, has sent. */
-void alerts_forget_sent(struct alert_list *list, unsigned ways);
-/* Moves times ahead of `now` to `now`, because the clock was set back. The time at which a firing alert began stays: it is
- * part of the id. */
-void alerts_set_back(struct alert_list *list, int64_t now);
+/* Removes resolved alerts that each way in `ways`, a set of 1 << WAY, has sent. Moves times ahead of `now` to `now`, because
+ * the clock was set back; the time at which a firing alert began stays, because it is part of the id. Returns true if an alert
+ * has begun, changed its state or ended since the last call. */
+bool alerts_tidy(struct alert_list *list, unsigned ways, int64_t now);
 /* Adds the samples ALERTS{alertstate=...} of pending and firing alerts, sorted. */
 void alerts_series(const struct alert_list *list, struct query_result *out);
 size_t alerts_count(const struct alert_list *list, enum alert_state state);

@@ -36,13 +36,8 @@ static void work(void *ctx)
     for (size_t i = 0; i < ALERT_WAYS; i++)
         ways |= w->ways[i] ? 1U << i : 0;
     r->is_changed = silences_update(&r->silences, now) || r->is_changed;
-    for (size_t i = 0; i < r->book->n; i++) {
-        struct alert_list *list = &r->book->all[i].alerts;
-        alerts_set_back(list, now);
-        alerts_forget_sent(list, ways);
-        r->is_changed = r->is_changed || list->is_changed;
-        list->is_changed = false;
-    }
+    for (size_t i = 0; i < r->book->n; i++)
+        r->is_changed = alerts_tidy(&r->book->all[i].alerts, ways, now) || r->is_changed;
     if (r->is_changed || clock_monotonic() - r->saved_at > SAVE_EVERY)
         ruler_save(r);
     for (size_t i = 0; i < ALERT_WAYS; i++)

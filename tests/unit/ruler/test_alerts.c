@@ -214,7 +214,7 @@ static void recorded_lines(void **state)
 static void forget(struct world *w, unsigned ways)
 {
     for (size_t i = 0; i < w->book->n; i++)
-        alerts_forget_sent(&w->book->all[i].alerts, ways);
+        alerts_tidy(&w->book->all[i].alerts, ways, INT64_MAX);
 }
 
 static struct alert_list *orphans_of(struct world *w)
