@@ -78,8 +78,7 @@ void rule_book_take(struct group_run *g, size_t i, int64_t slot, struct query_re
         alerts_series(&r->alerts, &series);
     }
     if (!why)
-        query_result_record(
-            r->rule->is_alert ? &series : result, &r->recorded, slot - g->group->offset, out);
+        query_result_record(r->rule->is_alert ? &series : result, &r->recorded, slot - g->group->offset, out);
     free(r->error);
     r->error = why ? mem_strdup(why) : NULL;
 }

@@ -31,7 +31,7 @@ struct wiring {
     char *token; /* of the targets; NULL: none */
     struct share share;
     struct coordinator *coordinator; /* NULL: the share is a shard */
-    bool is_renamed; /* addresses of names have changed */
+    bool is_renamed;                 /* addresses of names have changed */
 };
 static_assert(offsetof(struct wiring, scraper) == 0, "handlers get the address of its first member");
 

@@ -444,8 +444,9 @@ static void many_silences(void **state)
         buf_printf(&vector, "%s{\"metric\":{\"job\":\"job %d\"},\"value\":[1,\"1\"]}", i > 0 ? "," : "", i);
     evaluate(&w, 0, vector.ptr);
     for (int i = 0; i < 20; i++) {
-        char *text = mem_printf("{\"matchers\":[{\"name\":\"job\",\"value\":\"job %d\"}],\"startsAt\":\"2023-11-14T22:1%d:00Z\","
-                                "\"endsAt\":\"2033-01-01T00:00:00Z\"}",
+        char *text = mem_printf(
+            "{\"matchers\":[{\"name\":\"job\",\"value\":\"job %d\"}],\"startsAt\":\"2023-11-14T22:1%d:00Z\","
+            "\"endsAt\":\"2033-01-01T00:00:00Z\"}",
             i, i < 19 ? 0 : 9);
         assert_non_null(silence(&w, text, 0));
         free(text);
@@ -574,7 +575,8 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(states), cmocka_unit_test(keep_firing),
         cmocka_unit_test(results_that_are_errors), cmocka_unit_test(recorded_lines),
         cmocka_unit_test(messages_to_alertmanager), cmocka_unit_test(notices), cmocka_unit_test(large_groups),
-        cmocka_unit_test(titles), cmocka_unit_test(silenced), cmocka_unit_test(many_silences), cmocka_unit_test(ends_meanwhile), cmocka_unit_test(moved_rules),
-        cmocka_unit_test(restarts), cmocka_unit_test(unknown_puts)};
+        cmocka_unit_test(titles), cmocka_unit_test(silenced), cmocka_unit_test(many_silences),
+        cmocka_unit_test(ends_meanwhile), cmocka_unit_test(moved_rules), cmocka_unit_test(restarts),
+        cmocka_unit_test(unknown_puts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
