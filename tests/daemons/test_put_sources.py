@@ -120,6 +120,9 @@ class Sources(QueueTest):
         self.assertEqual(self.posted(self.path("a")), numbered(2, 6).splitlines())
         self.assertEqual(self.posted(self.path("a")), [])
 
+    def test_nothing_but_a_hole(self):
+        self.assertIn(b"skipped 300 NUL bytes", self.put_all(self.write("a", b"\0" * 300)).stderr)
+
     def test_a_content_that_ends_where_another_has_a_hole(self):
         self.assertEqual(self.posted(self.write("a", numbered(5))), numbered(5).splitlines())
         b = numbered(2) + b"\0" * 300 + numbered(7, 20)
