@@ -61,7 +61,7 @@ class OwnRules(MillraceTest):
         self.assertEqual(restored.returncode, 0, restored.stderr)
         with open(self.path("data", "ruler", "state.json")) as f:
             state = json.load(f)
-        self.assertEqual([len(rule["alerts"]) for rule in state["rules"]], [1, 0, 0])
+        self.assertEqual(sum(len(rule["alerts"]) for rule in state["rules"]), 1)
         pipeline = Pipeline(self, config, self.path("data"))
         pipeline.wait_ready()
         self.assertEqual(request(pipeline.daemon_url("ruler"), "GET", "/silences").json(), kept)
