@@ -692,10 +692,13 @@ class StatusTest(harness.MillraceTest):
         pipeline.ask("sortdb", "POST", "/reload")
         link("newest", 1)
         self.look_until(lambda status, look: look["problems"] == [])
+        os.mkdir(os.path.join(archive, "%012d" % 1))
         link("newest", 1, age=60)
         look = self.look_until(lambda status, look: status == 1)
         self.assertEqual([p["problem"] for p in look["problems"]],
                          ["the archive's current generation is 0, but generation 1 is newer"])
+        os.rmdir(os.path.join(archive, "%012d" % 1))  # as --discard-newer does
+        self.look_until(lambda status, look: look["problems"] == [])
 
     def test_an_older_generation_than_the_cleared_slices(self):
         pipeline = self.up().wait_ready()
