@@ -62,12 +62,14 @@ static bool is_elsewhere(const struct options *o, const char *data_dir)
 /* Returns 0, or EX_TEMPFAIL after printing that the pipeline is stopped, if the compaction needs its aggregator. */
 static int check_aggregator(const struct options *o, const struct pipeline *p)
 {
-    bool is_given = options_is_set(o, "aggregator_url") || config_setting(p->config, "compactor", "aggregator_url");
+    bool is_given =
+        options_is_set(o, "aggregator_url") || config_setting(p->config, "compactor", "aggregator_url");
     bool only_reads = options_bool(o, "export") || options_bool(o, "verify") || options_bool(o, "dry_run");
     if (is_given || only_reads || !pipeline_is_stopped(p))
         return EX_OK;
     return tool_fail(EX_TEMPFAIL,
-        "the pipeline of %s is stopped; `millrace status` shows the reason. Without a start, --aggregator-url=stopped "
+        "the pipeline of %s is stopped; `millrace status` shows the reason. Without a start, "
+        "--aggregator-url=stopped "
         "merges the sealed slices, and --aggregator-url=none merges no slices",
         p->data_dir);
 }

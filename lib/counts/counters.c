@@ -715,9 +715,13 @@ static const char *time_of(struct counters_reader *r, const struct json_value *t
     int64_t t;
     if (time->type == JSON_MISSING)
         return "is missing: no time";
-    if (!(r->counters->time_is_lenient ? event_seconds_read_lenient : event_seconds_read)(
-            time, r->counters->units_a_second, &t))
-        return "is not a time";
+    int64_t units = r->counters->units_a_second;
+    bool is_lenient = r->counters->time_is_lenient;
+    if (!(is_lenient ? event_seconds_read_lenient : event_seconds_read)(time, units, &t)) {
+        bool would =
+            !is_lenient && event_seconds_read_lenient(time, units, &t) && t >= HOUR_FIRST && t < HOUR_END;
+        return would ? "is a time only with time_format = lenient" : "is not a time";
+    }
     if (t < HOUR_FIRST || t >= HOUR_END)
         return beyond_range(r, t);
     *out = t;

@@ -300,6 +300,10 @@ static void test_reasons(void **state)
     check_reason(f, BYTES_LITERAL("[1]"), "not an object");
     check_reason(f, BYTES_LITERAL("{}"), "field t is missing: no time");
     check_reason(f, BYTES_LITERAL("{\"t\":\"1\"}"), "field t is not a time");
+    check_reason(
+        f, BYTES_LITERAL("{\"t\":\"1332637200\"}"), "field t is a time only with time_format = lenient");
+    check_reason(f, BYTES_LITERAL("{\"t\":\"2012-03-25 01:00:00+00\"}"),
+        "field t is a time only with time_format = lenient");
     check_reason(f, BYTES_LITERAL("{\"t\":1}"), "field t is a time outside 2000 to 2159");
     check_reason(f, BYTES_LITERAL("{\"t\":1332637200000}"),
         "field t is a time outside 2000 to 2159; milliseconds? set time_unit = ms");
