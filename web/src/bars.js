@@ -1,15 +1,21 @@
 // A breakdown: one bar a row, with counts and shares. The bars are a table for screen readers.
 
 import { h } from "./dom.js";
-import { count as counted, countryName, keyText, share } from "./format.js";
+import { change, count as counted, countryName, keyText, share } from "./format.js";
 
 /**
  * `link` returns the address behind a row, or null. `rows` are {key, n, share}, `other` is the rest of the total. `count` formats a number.
- * A share is null if a row, or the rest, is negative.
+ * A share is null if a row, or the rest, is negative. `moved` has {before, change} of keys, and each row shows its change against the time before.
  */
-export function bars({ caption, rows, other, total, link, pressed, none, count = counted }) {
+export function bars({ caption, rows, other, total, link, pressed, none, count = counted, moved }) {
   const most = Math.max(0, ...rows.map((row) => row.n)) || 1;
   const part = (x) => (x === null ? "–" : share(x));
+  const movement = (key) => {
+    const found = moved?.[key];
+    const text = !found || found.before === null ? "–" : found.before === 0 ? "new" : change(found.change);
+    const kind = found?.change > 0 ? "up" : found?.change < 0 ? "down" : "";
+    return moved && h("td", { class: `number moved ${kind}`, title: found && found.before !== null ? `${count(found.before)} in the same part of the time before` : null }, text);
+  };
   const name = (key) => (caption === "country" ? countryName(key) : undefined);
   const line = (row) => {
     const chosen = row.key === pressed;
@@ -19,14 +25,14 @@ export function bars({ caption, rows, other, total, link, pressed, none, count =
     const address = link?.(row);
     return h("tr", { class: chosen ? "chosen" : null },
       h("th", { scope: "row", title: row.key.slice(0, 500) }, bar, address ? h("a", { href: address, "aria-current": chosen ? "true" : null }, text) : h("span", {}, text)),
-      h("td", { class: "number" }, count(row.n)), h("td", { class: "number part" }, part(row.share)));
+      h("td", { class: "number" }, count(row.n)), h("td", { class: "number part" }, part(row.share)), movement(row.key));
   };
   const body = rows.map(line);
   if (other)
     body.push(h("tr", { class: "muted" }, h("th", { scope: "row" }, "others"), h("td", { class: "number" }, count(other)),
-      h("td", { class: "number part" }, part(rows[0]?.share === null ? null : total ? other / total : 0))));
+      h("td", { class: "number part" }, part(rows[0]?.share === null ? null : total ? other / total : 0)), moved && h("td")));
   return h("table", { class: "bars" }, h("caption", { class: "visually-hidden" }, caption),
-    h("colgroup", {}, h("col"), h("col", { class: "count" }), h("col", { class: "part" })),
-    h("thead", { class: "visually-hidden" }, h("tr", {}, ...["Key", "Events", "Share"].map((t) => h("th", { scope: "col" }, t)))),
-    h("tbody", {}, body.length ? body : h("tr", {}, h("td", { colspan: "3", class: "muted" }, none || "No events in this time."))));
+    h("colgroup", {}, h("col"), h("col", { class: "count" }), h("col", { class: "part" }), moved && h("col", { class: "moved" })),
+    h("thead", { class: "visually-hidden" }, h("tr", {}, ...["Key", "Events", "Share", ...(moved ? ["Change"] : [])].map((t) => h("th", { scope: "col" }, t)))),
+    h("tbody", {}, body.length ? body : h("tr", {}, h("td", { colspan: moved ? "4" : "3", class: "muted" }, none || "No events in this time."))));
 }

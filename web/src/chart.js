@@ -2,7 +2,7 @@
 
 import uPlot from "uplot";
 import { h, svg } from "./dom.js";
-import { compact, count, middle, plural } from "./format.js";
+import { change, compact, count, middle, plural } from "./format.js";
 import { dataTable } from "./table.js";
 
 const HEIGHT = 15; // rem
@@ -70,6 +70,16 @@ function timeLabels(zone, unit) {
   });
 }
 
+/** Even bounds and steps of an axis: the outer gridlines are beyond the lowest and the highest value. */
+export function evenScale(low, high, lines, isWhole) {
+  const least = isWhole ? 1 : 1e-12;
+  const raw = Math.max(least, (high - low || 1) / lines);
+  const power = 10 ** Math.floor(Math.log10(raw));
+  const step = Math.max(least, power * [1, 2, 2.5, 5, 10].find((n) => n * power >= raw * 0.999 && (!isWhole || Number.isInteger(n * power))));
+  const [from, to] = [Math.floor(low / step + 1e-9), Math.max(1, Math.ceil(high / step - 1e-9))];
+  return Array.from({ length: to - from + 1 }, (_, i) => (from + i) * step);
+}
+
 /** `rows` returns the current rows, which change without a new plot. */
 function options(width, rows, { zone, before, lines, isMany, onZoom, onCursor, endOf }) {
   const line = { stroke: colour("--line"), width: 1 };
@@ -77,20 +87,21 @@ function options(width, rows, { zone, before, lines, isMany, onZoom, onCursor, e
   const many = rows().length > BARS_MAX;
   const step = stepOf(rows(), endOf);
   const isWhole = !lines && rows().every((row) => Number.isInteger(row.n ?? 0));
+  const gridlines = (low, high) => evenScale(Math.min(0, low ?? 0), Math.max(0, high ?? 0), (HEIGHT - 2) / 2.5, isWhole);
   return {
     width,
     height: HEIGHT * rem(),
     legend: { show: false },
     tzDate: (t) => uPlot.tzDate(new Date(t * 1000), zone),
-    cursor: { drag: { x: Boolean(onZoom), y: false, setScale: false }, y: false },
+    cursor: { drag: { x: Boolean(onZoom), y: false, setScale: false }, x: false, y: false, points: { show: Boolean(lines) || many } },
     scales: {
       // For a single row, uPlot's own bounds are years apart.
       x: { range: (u, low, high) => [low - step * 0.6, (rows().length === 1 ? low : high) + step * 0.6] },
-      y: { range: (u, low, high) => [Math.min(0, low * 1.05), Math.max(isWhole ? 1 : 0, high * 1.05) || 1] },
+      y: { range: (u, low, high) => { const all = gridlines(low, high); return [all[0], all.at(-1)]; } },
     },
     axes: [
       { ...axis, grid: { show: false }, space: 4.5 * rem(), size: 2 * rem(), values: timeLabels(zone, step) },
-      { ...axis, ticks: { show: false }, space: 2.5 * rem(), size: 3.2 * rem(), values: (u, values) => values.map((v) => (Number.isInteger(v) || lines ? compact(v) : "")) },
+      { ...axis, ticks: { show: false }, space: 2.5 * rem(), size: 3.2 * rem(), splits: (u, axis, low, high) => gridlines(low, high), values: (u, values) => values.map((v) => compact(v)) },
     ],
     series: lines ? [{}, ...lines.map((name, i) => ({ label: name, stroke: lineColour(i, isMany), width: isMany ? 1.5 : 2, dash: i === 2 && !isMany ? [5, 4] : undefined, points: { show: rows().length < 3 } }))] : [
       {},
@@ -119,21 +130,19 @@ function options(width, rows, { zone, before, lines, isMany, onZoom, onCursor, e
   };
 }
 
-/** The lines with the largest values. */
+/** The time, and the lines with the largest values. */
 function describeMany({ date, values }, lines, number) {
   const found = lines.map((name, i) => [name, values[i]]).filter(([, value]) => value !== null).sort((a, b) => b[1] - a[1]);
   const words = found.slice(0, LINES_NAMED).map(([name, value]) => `${name}: ${number(value)}`);
-  return `${date}. ${words.join("; ") || "No values"}${found.length > LINES_NAMED ? `; and ${plural(found.length - LINES_NAMED, "line", "lines")} below` : ""}`;
+  return [date, ...(words.length ? words : ["No values"]), ...(found.length > LINES_NAMED ? [`and ${plural(found.length - LINES_NAMED, "line", "lines")} below`] : [])];
 }
 
+/** The time and the values of a row, as short texts. */
 function describe(row, lines, number) {
-  const words = [`${row.date}: ${lines ? lines.map((name, i) => `${name} ${middle(row.values[i])}`).join(", ") : number(row.n)}`];
-  if (lines) words.push(`of ${count(row.n)}`);
-  if (row.before) words.push(`compared with ${row.before.date}: ${number(row.before.n)}`);
-  if (!row.passed) words.push("not complete yet");
-  if (row.approximate) words.push("approximate");
-  if (row.of) words.push(`with counts of the whole ${row.of}`);
-  return words.join(", ");
+  const moved = row.before?.n ? (100 * (row.n - row.before.n)) / row.before.n : null;
+  return [row.date, ...(lines ? [...lines.map((name, i) => `${name}: ${middle(row.values[i])}`), `of ${count(row.n)}`] : [number(row.n)]),
+    row.before && `${row.before.date}: ${number(row.before.n)}${row.passed && moved !== null ? ` (${change(moved)})` : ""}`,
+    !row.passed && "not complete yet", row.approximate && "approximate", row.of && `with counts of the whole ${row.of}`].filter(Boolean);
 }
 
 /** The rows as those of a table. */
@@ -156,23 +165,37 @@ function tableOf(rows, label, lines, number) {
 export function chart({ label, zone, onZoom, lines: fixed }) {
   const plot = h("div", { class: "plot", tabindex: "0", role: "img", "aria-label": label });
   const legend = h("p", { class: "legend" });
-  const readout = h("p", { class: "readout", "aria-live": "polite" });
+  const readout = h("p", { class: "readout visually-hidden", "aria-live": "polite" });
   const data = dataTable("Rows of the series");
-  const element = h("div", { class: "chart" }, plot, h("div", { class: "below" }, legend, readout), data.element);
+  const tip = h("div", { class: "tip", "aria-hidden": "true", hidden: true });
+  const mark = h("div", { class: "mark", hidden: true });
+  const element = h("div", { class: "chart" }, plot, h("div", { class: "below" }, legend), readout, data.element);
   let u = null;
   let rows = [];
   let shape = "";
   let lines = fixed;
 
+  /** Shows the values of a row beside its bar, which is marked. */
   function show(index) {
+    const row = rows[index];
+    tip.hidden = mark.hidden = !row;
+    if (!row) return;
     const words = lines && lines !== fixed ? describeMany : describe;
-    readout.textContent = rows[index] ? words(rows[index], lines, lastWords.number ?? count) : "";
+    const [title, ...values] = words(row, lines, lastWords.number ?? count);
+    tip.replaceChildren(h("strong", {}, title), ...values.map((text) => h("span", {}, text)));
+    const width = u.over.clientWidth;
+    const left = u.valToPos(row.t, "x");
+    const step = Math.max(3, u.valToPos(row.t + stepOf(rows, endOf), "x") - left);
+    const isRight = left > width / 2;
+    Object.assign(mark.style, { left: `${left - step / 2}px`, width: `${step}px` });
+    Object.assign(tip.style, { left: isRight ? "auto" : `${left + step / 2 + 6}px`, right: isRight ? `${width - left + step / 2 + 6}px` : "auto" });
   }
 
   function make() {
     u?.destroy();
     const before = rows.some((row) => row.before);
     u = new uPlot(options(plot.clientWidth || 600, () => rows, { zone, before, lines, isMany: lines !== fixed, onZoom, onCursor: show, endOf }), columns(), plot);
+    u.over.append(mark, tip);
   }
 
   /** Months and days differ in length. */
@@ -227,6 +250,7 @@ export function chart({ label, zone, onZoom, lines: fixed }) {
       at = Math.min(rows.length - 1, Math.max(0, (at < 0 ? rows.length - (step > 0 ? 1 : 0) : at) + step));
       u?.setCursor({ left: u.valToPos(rows[at].t, "x"), top: 0 });
       show(at);
+      readout.textContent = [...tip.children].map((part) => part.textContent).join(", ");
       event.preventDefault();
     } else if (event.key === "Enter" && onZoom && rows[at] && rows.length > 1) {
       onZoom(rows[at].t, endOf(rows[at]));
@@ -240,6 +264,7 @@ export function chart({ label, zone, onZoom, lines: fixed }) {
 
   return {
     element,
+    table: data,
     draw,
     redraw: () => rows.length && make(),
     destroy() {

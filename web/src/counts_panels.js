@@ -6,10 +6,11 @@ import { configured, isHistogram } from "./counters.js";
 import { getCounts, without } from "./counts.js";
 import { h } from "./dom.js";
 import { emptyHint } from "./empty.js";
+import { filteredBreakdown, filteredSeries, missedWords } from "./filters.js";
 import { change, count, likeForLike, numbersOf, span } from "./format.js";
 import { panel } from "./panel.js";
 import { share } from "./share.js";
-import { address, go, LATEST, seriesRequest, timeOf, zoneOf } from "./state.js";
+import { address, againstOf, go, LATEST, seriesRequest, timeOf, unitsOf, zoneOf } from "./state.js";
 
 const APPROXIMATE = "Approximate: the zone has part hours, and counts are by whole hours of UTC.";
 
@@ -32,7 +33,7 @@ export function seriesPanel(view, { showsChange = false, empty = async (state, s
   let rows = [];
   let hint = null;
   if (showsChange) p.head.append(moved);
-  p.head.append(share({ name: "events", request: () => request,
+  p.head.append(share({ name: "events", request: () => request, table: plot.table,
     rows: () => [["date", "events", "compared with"], ...rows.map((r) => [r.date, r.n, r.before?.n ?? ""])] }));
   return {
     element: p.element,
@@ -43,7 +44,7 @@ export function seriesPanel(view, { showsChange = false, empty = async (state, s
     destroy: plot.destroy,
     /** `series` is {ns, key, sub}. Returns the API's answer. */
     async load(state, series, signal) {
-      request = seriesRequest(state, series);
+      request = seriesRequest(state, await filteredSeries(state, series, signal));
       const reply = await getCounts(request.path, request.parameters, signal);
       rows = reply.rows;
       p.note(state.isOld ? oldNote(state) : "", reply.note ?? "", reply.approximate ? APPROXIMATE : "");
@@ -65,24 +66,48 @@ export function seriesPanel(view, { showsChange = false, empty = async (state, s
 /** Buckets in the order of their numbers, and `None` after them. */
 const byNumber = (a, b) => Number(isNaN(a.key)) - Number(isNaN(b.key)) || a.key - b.key || 0;
 
-/** `link(row, time)` gives the address behind a bar, `note(reply)` more words. */
-export function breakdownPanel(subtotal, { limit, link, note = () => "", pressed }) {
+const CHANGES_FRESH = 60000; // ms; changes are of whole hours
+
+/** The change of each row against the time before, {key: {before, change}}, asked again once a minute. */
+function changesOf() {
+  let asked = "";
+  let until = 0;
+  let found = {};
+  return async (state, parameters, signal) => {
+    const against = againstOf(state);
+    if (!against) return null;
+    const name = JSON.stringify([parameters, against]);
+    if (name === asked && Date.now() < until) return found;
+    const reply = await getCounts("v1/breakdown", { ...parameters, limit: 2 * parameters.limit, against }, signal);
+    [asked, until, found] = [name, Date.now() + CHANGES_FRESH, Object.fromEntries(reply.rows.map((row) => [row.key, row]))];
+    return found;
+  };
+}
+
+/** `link(row)` gives the address behind a bar, `note(chosen)` more words; `chosen` is the value of a filter of this subtotal. */
+export function breakdownPanel(subtotal, { limit, link, note = () => "" }) {
   const name = subtotal.label || subtotal.ns;
   const p = panel(name);
+  const changes = changesOf();
   let request = { path: "v1/breakdown", parameters: {} };
   let rows = [];
+  let moved = null;
   p.body.style.setProperty("--rows", limit + 1); // with the others
-  p.head.append(share({ name, request: () => request, rows: () => [[name, "events", "share"], ...rows.map((r) => [r.key, r.n, r.share])] }));
+  p.head.append(share({ name, request: () => request,
+    rows: () => [[name, "events", "share", "before", "change"], ...rows.map((r) => [r.key, r.n, r.share, moved?.[r.key]?.before, moved?.[r.key]?.change])] }));
   return {
     element: p.element,
     fail: p.fail,
     async load(state, key, signal) {
-      request = { path: "v1/breakdown", parameters: { ns: subtotal.ns, key, limit, ...timeOf(state) } };
-      const reply = await getCounts(request.path, request.parameters, signal);
+      const { missed, chosen, remedy, ...counter } = await filteredBreakdown(state, subtotal, key, signal);
+      request = { path: "v1/breakdown", parameters: { ...counter, limit, ...timeOf(state) } };
+      const [reply, change] = await Promise.all([getCounts(request.path, request.parameters, signal), changes(state, request.parameters, signal)]);
       rows = reply.rows;
-      p.note(rows.length < reply.distinct ? `${count(rows.length)} of ${count(reply.distinct)}` : "", note(reply), reply.approximate ? APPROXIMATE : "");
+      moved = change;
+      p.note(rows.length < reply.distinct ? `${count(rows.length)} of ${count(reply.distinct)}` : "", note(chosen), reply.approximate ? APPROXIMATE : "");
+      p.why(missedWords(missed), remedy);
       const shown = isHistogram(subtotal) ? [...rows].sort(byNumber) : rows;
-      p.show(bars({ caption: name, rows: shown, other: reply.other, total: reply.total, pressed, link, count: numbersOf(reply),
+      p.show(bars({ caption: name, rows: shown, other: reply.other, total: reply.total, pressed: chosen, link, count: numbersOf(reply), moved,
         none: without(reply) && `No counts ${without(reply)}.` }));
     },
   };
@@ -97,15 +122,16 @@ export function quantilesPanel(subtotal, view) {
   const plot = chart({ label: `Quantiles: ${name}`, zone: zoneOf(view), lines: QUANTILES, onZoom: (from, to) => go({ from, to, unit: "auto" }) });
   let request = { path: "v1/quantile", parameters: {} };
   let rows = [];
-  p.head.append(share({ name: `quantiles-${name}`, request: () => request, rows: () => [["date", ...QUANTILES, "events"], ...rows.map((r) => [r.date, ...r.values, r.n])] }));
+  p.head.append(share({ name: `quantiles-${name}`, request: () => request, table: plot.table, rows: () => [["date", ...QUANTILES, "events"], ...rows.map((r) => [r.date, ...r.values, r.n])] }));
   return {
     element: p.element,
     fail: p.fail,
     redraw: plot.redraw,
     destroy: plot.destroy,
     async load(state, key, signal) {
-      const { unit, week_start } = seriesRequest(state, {}).parameters;
-      request = { path: "v1/quantile", parameters: { ns: subtotal.ns, key, unit, week_start, q: "0.5,0.95,0.99", ...timeOf(state) } };
+      const { missed, remedy, chosen, ...counter } = await filteredBreakdown(state, subtotal, key, signal);
+      p.why(missedWords(missed), remedy);
+      request = { path: "v1/quantile", parameters: { ...counter, ...unitsOf(state), q: "0.5,0.95,0.99", ...timeOf(state) } };
       const reply = await getCounts(request.path, request.parameters, signal);
       rows = reply.rows.flatMap((_, i, all) => (i % QUANTILES.length ? []
         : [{ ...all[i + QUANTILES.length - 1], values: all.slice(i, i + QUANTILES.length).map((r) => r.value) }]));

@@ -28,7 +28,7 @@ export function announce(text) {
 }
 
 /** A select with [value, text] pairs. A value that the URL has from elsewhere is chosen too. */
-export function select(label, name, pairs, chosen, onchange) {
+export function select(label, name, pairs, chosen, onchange = () => {}) {
   const isOffered = pairs.some(([value]) => value === (chosen ?? value));
   const options = (isOffered ? pairs : [[chosen], ...pairs]).map(([value, text]) => h("option", { value, selected: value === chosen }, text ?? value));
   return h("label", {}, h("span", {}, label), h("select", { name, onchange: (e) => onchange(e.target.value) }, options));

@@ -53,8 +53,10 @@ export function moment(seconds, zone) {
   return new Date(seconds * 1000).toLocaleString(undefined, { timeZone: zone, dateStyle: "medium", timeStyle: "short" });
 }
 
-/** The time [from, to) in words. Anything but a number of seconds, such as the text of a date, stays unchanged. */
+const DATE = /^\d{4}-\d\d-\d\d$/;
+/** The time [from, to) in words, between two dates or two numbers of seconds. Anything else stays unchanged. */
 export function span(from, to, zone) {
+  if (DATE.test(from) && DATE.test(to) && Date.parse(from) < Date.parse(to)) return span(Date.parse(from) / 1000, Date.parse(to) / 1000, "UTC");
   if (!Number.isFinite(Number(from)) || !Number.isFinite(Number(to))) return `${from} – ${to}`;
   const time = new Intl.DateTimeFormat("en", { timeZone: zone, hour: "numeric", minute: "numeric", hourCycle: "h23" });
   const atMidnight = [from, to].every((t) => time.format(t * 1000) === "00:00");

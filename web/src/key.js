@@ -7,19 +7,23 @@ import { breakdownPanel, quantilesPanel, seriesPanel } from "./counts_panels.js"
 import { getCounts } from "./counts.js";
 import { h, select } from "./dom.js";
 import { emptyHint } from "./empty.js";
+import { filtersOf, wordsOf } from "./filters.js";
 import { count, keyText, numbersOf, plural } from "./format.js";
 import { latestTime } from "./latest.js";
 import { keepFresh, loadParts } from "./live_update.js";
 import { failFirst, panel } from "./panel.js";
 import { share } from "./share.js";
 import { unknownKey } from "./unknown_key.js";
-import { address, go, timeOf } from "./state.js";
+import { address, go, timeOf, withFilter } from "./state.js";
 import { uniquesPanels } from "./uniques.js";
 
 const FRESH = 1000; // ms
 const ROWS = 15;
 const SUGGESTIONS = 20;
 const RECENT = 8;
+const LOOKED_AT = 1000; // keys, of which those with the most events are shown
+const FOUND = 60;
+const TYPED = 150; // ms after the last letter
 
 const recentName = (ns) => `millrace-recent-${ns}`;
 const recents = (ns) => JSON.parse(localStorage.getItem(recentName(ns)) ?? "[]");
@@ -27,50 +31,60 @@ function remember(ns, key) {
   localStorage.setItem(recentName(ns), JSON.stringify([key, ...recents(ns).filter((k) => k !== key)].slice(0, RECENT)));
 }
 
-/** Keys to choose from: those that begin with a text, then those that contain it; without a text, the largest of the latest 30 days if a counter
- *  has them. */
-async function keysToChoose(totals, total, prefix, resolve, signal) {
+/** The largest keys of the latest 30 days, if a counter has them, or else the first of all. */
+async function largestKeys(totals, total, resolve, signal) {
   const feed = feedOf(totals);
-  const top = !prefix && feed?.subtotals.find((s) => s.key === total.key);
+  const top = feed?.subtotals.find((s) => s.key === total.key);
   if (top) {
     const time = timeOf(await resolve({ ns: feed.ns, key: constantKey(feed) }, signal));
     const request = { path: "v1/breakdown", parameters: { ns: top.ns, key: constantKey(feed), limit: SUGGESTIONS, ...time } };
     const { rows } = await getCounts(request.path, request.parameters, signal);
-    if (rows.length) return { request, rows, isLargest: true };
+    if (rows.length) return { request, rows, words: "the largest, with their numbers of events" };
   }
-  const request = { path: "v1/lookup", parameters: { ns: total.ns, prefix, limit: SUGGESTIONS } };
-  const { rows } = await get(request.path, request.parameters, signal);
-  if (prefix && rows.length < SUGGESTIONS) {
-    const parts = { ns: total.ns, contains: prefix, limit: SUGGESTIONS };
-    rows.push(...await get(request.path, parts, signal).then((found) => found.rows, () => [])); // a large archive is not searched
-    signal.throwIfAborted();
-  }
-  return { request, rows, isLargest: false };
+  const request = { path: "v1/lookup", parameters: { ns: total.ns, prefix: "", limit: SUGGESTIONS } };
+  return { request, rows: (await get(request.path, request.parameters, signal)).rows, words: "" };
 }
 
-function finder(totals, total, state) {
+/** The keys that contain a text in any case, those with the most events first; of an archive that is too large to search, those that begin with it. */
+async function keysWith(total, text, signal) {
+  const ask = async (parameters, words) => {
+    const request = { path: "v1/lookup", parameters: { ns: total.ns, ...parameters, limit: LOOKED_AT } };
+    const { rows, continuation } = await get(request.path, request.parameters, signal);
+    return { request, rows: rows.sort((a, b) => b.n - a.n), words: continuation ? `${words}; more keys follow, type more of the key` : words };
+  };
+  return ask({ contains: text }, "").catch((error) => {
+    if (error.code !== "search-too-large") throw error;
+    return ask({ prefix: text }, "the archive is too large to search, so these keys begin with the text");
+  });
+}
+
+const keysToChoose = (totals, total, text, resolve, signal) => (text ? keysWith(total, text, signal) : largestKeys(totals, total, resolve, signal));
+
+/** The select of a counter and the field of a key. `onType(text)` filters the keys below; without it, the field suggests keys. */
+function finder(totals, total, state, onType) {
   const list = h("datalist", { id: "keys" });
   let controller = new AbortController();
 
-  async function update(prefix) {
+  async function suggest(text) {
     controller.abort();
     controller = new AbortController();
     try {
-      const keys = (await keysToChoose(totals, total, prefix, latestTime(state), controller.signal)).rows.map((row) => row.key);
-      const own = recents(total.ns).filter((key) => key.toLowerCase().includes(prefix.toLowerCase()));
-      list.replaceChildren(...[...new Set([...own, ...keys])].map((value) => h("option", { value })));
+      const { rows } = await keysToChoose(totals, total, text, latestTime(state), controller.signal);
+      const own = recents(total.ns).filter((key) => key.toLowerCase().includes(text.toLowerCase()));
+      const keys = [...new Set([...own, ...rows.map((row) => row.key)])].slice(0, SUGGESTIONS);
+      list.replaceChildren(...keys.map((value) => h("option", { value })));
     } catch { /* suggestions are a convenience; the request for the key itself shows the failure */ }
   }
 
-  const input = h("input", { name: "key", list: "keys", value: state.key ?? "", autocomplete: "off", spellcheck: "false",
-    placeholder: `Type a part of a ${total.label || total.ns}`, oninput: (event) => update(event.target.value),
-    onfocus: (event) => update(event.target.value) });
-  const open = () => go({ ns: total.ns, key: input.value, by: "", sub: "" });
+  const update = (event) => (onType ?? suggest)(event.target.value);
+  const input = h("input", { name: "key", type: "search", list: onType ? null : "keys", value: state.key ?? "", autocomplete: "off", spellcheck: "false",
+    placeholder: `Type a part of a ${total.label || total.ns}`, oninput: update, onfocus: onType ? null : update });
+  const open = () => go({ ns: total.ns, key: input.value });
   // Leaving the field, for example by a click on a link, does not choose a key.
   input.addEventListener("change", () => document.activeElement === input && open());
   return [select("Counter", "ns", totals.map((t) => [t.ns, t.label || t.ns]), total.ns, (ns) => {
     const next = byNamespace(totals, ns);
-    go({ ns, key: isConstant(next) ? constantKey(next) : "", by: "", sub: "" });
+    go({ ns, key: isConstant(next) ? constantKey(next) : "", where: [] });
   }), isConstant(total) ? null : h("label", { class: "find" }, h("span", {}, "Key"), input, list)];
 }
 
@@ -85,20 +99,23 @@ export function keyView(state, { freshness }) {
     const former = state.ns && { ns: state.ns, key: "", label: "", subtotals: [], uniques: [] };
     const total = byNamespace(totals, state.ns) ?? (former || totals.find((t) => !isConstant(t)) || totals[0]);
     const key = state.key ?? (isConstant(total) ? constantKey(total) : undefined);
-    element.replaceChildren(h("h1", {}, key === undefined ? "Find a key" : h("bdi", {}, keyText(key))),
-      periodControls(state, finder(total === former ? [former, ...totals] : totals, total, state)));
-    inner = key === undefined || key === "" ? start(totals, total, state, element)
-      : show(totals, total, key, state, element, freshness);
+    const isStart = key === undefined || key === "";
+    let found = null;
+    element.replaceChildren(h("h1", {}, isStart ? "Find a key" : h("bdi", {}, keyText(key))),
+      periodControls(isStart ? { ...state, where: null } : state,
+        finder(total === former ? [former, ...totals] : totals, total, state, isStart && ((text) => found.look(text)))));
+    inner = found = isStart ? start(totals, total, state, element) : show(totals, total, key, state, element, freshness);
   }, (error) => element.replaceChildren(h("p", { class: "error" }, error.message)));
   return { element, redraw: () => inner?.redraw?.(), stop() { stopped = true; stopFirst(); inner?.stop(); } };
 }
 
-/** Without a key: recent and largest keys to choose from. */
+/** Without a key: recent and largest keys to choose from, or those with the text that look(text) is given. */
 function start(totals, total, state, element) {
   const name = total.label || total.ns;
   const own = panel(`Your latest: ${name}`);
   const found = panel(`Choose a ${name}`);
   const resolve = latestTime(state);
+  let text = "";
   let shown = { request: { path: "v1/lookup", parameters: { ns: total.ns, prefix: "" } }, rows: [] };
   found.head.append(share({ name, request: () => shown.request, rows: () => [[name, "events"], ...shown.rows.map((r) => [r.key, r.n])] }));
   const listOf = (rows) => h("ul", { class: "keys" }, rows.map(({ key, n }) => h("li", {},
@@ -108,29 +125,45 @@ function start(totals, total, state, element) {
     rows: () => [[name], ...recents(total.ns).map((key) => [key])] }));
   own.show(listOf(recents(total.ns).map((key) => ({ key }))));
   element.append(...(recents(total.ns).length ? [own.element] : []), found.element);
-  const stop = keepFresh(FRESH, async (signal) => {
-    shown = await keysToChoose(totals, total, "", resolve, signal);
-    found.note(shown.isLargest ? "the largest, with their numbers of events" : "");
-    found.show(shown.rows.length ? listOf(shown.rows) : emptyHint(await configured(signal), state));
-  }, found.fail);
-  return { stop };
+
+  async function load(signal) {
+    const asked = text;
+    const next = await keysToChoose(totals, total, asked, resolve, signal);
+    if (asked !== text) return;
+    shown = next;
+    const rows = shown.rows.slice(0, asked ? FOUND : SUGGESTIONS);
+    found.title(asked ? `Keys with “${asked.slice(0, 60)}”` : `Choose a ${name}`);
+    found.note(asked && rows.length ? `${count(rows.length)} of ${plural(shown.rows.length, "key", "keys")}, those with the most events first` : "", shown.words);
+    found.show(rows.length ? listOf(rows) : asked ? h("p", { class: "muted" }, "No key contains this text.") : emptyHint(await configured(signal), state));
+  }
+
+  let stop = keepFresh(FRESH, load, found.fail);
+  let typed;
+  return { look(next) {
+    text = next;
+    own.element.hidden = Boolean(text);
+    clearTimeout(typed);
+    typed = setTimeout(() => {
+      stop();
+      stop = keepFresh(FRESH, load, found.fail);
+    }, TYPED);
+  }, stop() {
+    clearTimeout(typed);
+    stop();
+  } };
 }
 
 function show(totals, total, key, view, element, freshness) {
-  const chosen = view.by && view.sub !== undefined ? total.subtotals.find((s) => s.label === view.by || s.ns === view.by) : null;
-  const isFormer = !chosen && view.by && view.sub !== undefined; // a subtotal that is not configured
-  const wanted = chosen ? { ns: chosen.ns, key, sub: view.sub } : { ns: total.ns, key, ...(isFormer ? { by: view.by, sub: view.sub } : {}) };
+  const wanted = { ns: total.ns, key };
   const series = seriesPanel(view, { showsChange: true, empty });
   const grid = h("div", { class: "grid" });
   const resolve = latestTime(view);
   let state = view; // with the time that is shown
   let isRemembered = false;
-  const ofAll = view.sub === undefined ? "" : h("p", { class: "aside of-all" },
-    "The bars below are of all events of the key, not only of those with ", `${chosen?.label || view.by} `, h("bdi", {}, keyText(view.sub)), ".");
-  // Sets are kept for a key, not for its sub keys.
-  const uniques = uniquesPanels(view.sub === undefined ? total : { uniques: [] }, key, view);
-  const quantiles = (view.sub === undefined && !total.value ? total.subtotals.filter(isHistogram) : []).map((subtotal) => quantilesPanel(subtotal, view));
-  element.append(series.element, ...quantiles.map((p) => p.element), ...uniques.elements, ofAll, grid);
+  const filters = filtersOf(view);
+  const uniques = uniquesPanels(total, key, view);
+  const quantiles = (total.value ? [] : total.subtotals.filter(isHistogram)).map((subtotal) => quantilesPanel(subtotal, view));
+  element.append(series.element, ...quantiles.map((p) => p.element), ...uniques.elements, grid);
 
   /** A time without events: of a key that was counted at another time, or of one that is not known. */
   async function empty(shown, signal) {
@@ -145,16 +178,16 @@ function show(totals, total, key, view, element, freshness) {
     if (reply.total && !isRemembered) remember(total.ns, key);
     isRemembered ||= reply.total > 0;
     const words = reply.scale === undefined ? plural(reply.total, "event", "events") : numbersOf(reply)(reply.total);
-    series.title(...(chosen ? [`${words} with ${chosen.label} `, h("bdi", {}, keyText(view.sub)), " "] : [words]),
-      chosen ? h("a", { class: "clear", href: address({ by: "", sub: "" }) }, "Show all") : "");
+    series.title(filters.length ? `${words} with ${wordsOf(filters)}` : words);
   }
 
   const panels = total.subtotals.map((subtotal) => {
     const own = totalOf(totals, subtotal);
-    const isChosen = subtotal === chosen;
-    const p = breakdownPanel(subtotal, { limit: ROWS, pressed: isChosen ? view.sub : undefined,
-      link: (row) => address({ by: subtotal.label || subtotal.ns, sub: row.key }),
-      note: () => (own && isChosen ? h("a", { class: "own", href: address({ ns: own.ns, key: view.sub, by: "", sub: "" }) }, `Open this ${own.label}`) : "") });
+    const label = subtotal.label || subtotal.ns;
+    const p = breakdownPanel(subtotal, { limit: ROWS,
+      link: (row) => address({ where: filters.some(([name, value]) => name === label && value === row.key)
+        ? view.where.filter((text) => text !== `${label}:${row.key}`) : withFilter(view.where, label, row.key) }),
+      note: (chosen) => (own && chosen !== undefined ? h("a", { class: "own", href: address({ ns: own.ns, key: chosen, where: [] }) }, `Open this ${own.label}`) : "") });
     grid.append(p.element);
     return { load: (signal) => p.load(state, key, signal), fail: p.fail };
   });

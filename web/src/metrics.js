@@ -94,10 +94,9 @@ function linesPanel(state, showFilters) {
     if (isSpan(state) && event.target.closest(".plot")) go({ from: "", to: "" });
   });
   let shown = { request: { path: "api/v1/query_range", parameters: {} }, names: [], rows: [] };
-  const buttons = share({ name: state.metric, request: () => shown.request,
-    rows: () => [["time", ...shown.names], ...shown.rows.map((row) => [new Date(row.t * 1000).toISOString(), ...row.values])] });
-  buttons.prepend(h("button", { type: "button", class: "quiet", title: "Copy the query as PromQL", onclick: () => copy(shown.request.parameters.query) }, "PromQL"));
-  p.head.append(buttons);
+  p.head.append(share({ name: state.metric, request: () => shown.request, table: plot.table,
+    more: [["Copy as PromQL", () => copy(shown.request.parameters.query)]],
+    rows: () => [["time", ...shown.names], ...shown.rows.map((row) => [new Date(row.t * 1000).toISOString(), ...row.values])] }));
 
   async function load(signal) {
     const { start, end, step } = timeOf(state);

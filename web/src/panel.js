@@ -1,7 +1,8 @@
 // A titled part of a view, with its states: loading, ready, error.
 
 import { h } from "./dom.js";
-import { share } from "./share.js";
+import { popup } from "./popup.js";
+import { copy } from "./share.js";
 
 /** Joins notes to sentences. */
 function sentences(notes) {
@@ -18,7 +19,8 @@ export function panel(title, { wide = false } = {}) {
   const aside = h("p", { class: "aside" });
   const body = h("div", { class: "body" }, h("p", { class: "muted" }, "Loading…"));
   const head = h("div", { class: "panel-head" }, heading, aside);
-  const element = h("section", { class: wide ? "panel wide" : "panel", "aria-busy": "true" }, head, body);
+  const reason = h("p", { class: "aside why", hidden: true });
+  const element = h("section", { class: wide ? "panel wide" : "panel", "aria-busy": "true" }, head, reason, body);
   return {
     element,
     head,
@@ -31,6 +33,17 @@ export function panel(title, { wide = false } = {}) {
     note(...notes) {
       const next = h("p", { class: "aside" }, sentences(notes)); // a link keeps the focus while its words stay the same
       if (!aside.isEqualNode(next)) aside.replaceChildren(...next.childNodes);
+    },
+    /** What the panel cannot do, and a button for what would make it possible: remedy() returns a promise of a text. "" removes both. */
+    why(text, remedy) {
+      if (reason.dataset.text === text) return;
+      reason.dataset.text = text;
+      reason.hidden = !text;
+      reason.replaceChildren(...(text ? [text, " ", ...popup({ text: "How to count it", kind: "remedy", fill: () => {
+        const shown = h("pre", { tabindex: "0", autofocus: true }, "Loading…");
+        remedy().then((found) => shown.replaceChildren(found));
+        return [shown, h("button", { type: "button", onclick: () => copy(shown.textContent) }, "Copy")];
+      } })] : []));
     },
     show(...children) {
       element.setAttribute("aria-busy", "false");
@@ -52,12 +65,12 @@ export function failFirst(error, first, grid) {
   grid.querySelectorAll("[aria-busy=true]").forEach((element) => element.remove());
 }
 
-/** One number with a name. `request` and `rows` are those of share. */
-export function tile(name, { request, rows }) {
+/** One number with a name. */
+export function tile(name) {
   const value = h("p", { class: "value" }, "–");
   const note = h("p", { class: "muted" });
   return {
-    element: h("section", { class: "tile" }, h("div", { class: "panel-head" }, h("h2", {}, name), share({ name, request, rows })), value, note),
+    element: h("section", { class: "tile" }, h("h2", {}, name), value, note),
     show(text, words = "") {
       if (value.textContent !== text) {
         value.textContent = text;

@@ -124,7 +124,7 @@ export function pipelineView() {
   const grid = h("div", { class: "grid" });
   const data = dataTable("The last hour");
   const element = h("div", {}, h("div", { class: "panel-head" }, h("h1", {}, "Pipeline"),
-    share({ name: "pipeline", request: () => ({ path: "v1/pipeline", parameters: {} }), rows: () => history })), wrong, cells, grid);
+    share({ name: "pipeline", request: () => ({ path: "v1/pipeline", parameters: {} }), table: data, rows: () => history })), wrong, cells, grid);
   let history = [];
   let shown = null; // the latest answer
   let since = null; // it is old since then

@@ -1,7 +1,8 @@
-// What every panel offers: copy as curl, CSV and PNG.
+// The menu of every panel: copy as curl, save as CSV or PNG, show a table.
 
 import { curl } from "./api.js";
 import { announce, byId, h } from "./dom.js";
+import { menu } from "./popup.js";
 
 export async function copy(text) {
   try {
@@ -53,13 +54,18 @@ async function pictureOf(element) {
   return new Promise((resolve) => canvas.toBlob(resolve));
 }
 
-/** Buttons for a panel or a view. `request` returns {path, parameters}; `rows` returns the header and rows of the CSV. */
-export function share({ name, request, rows }) {
-  const button = (text, title, onclick) => h("button", { type: "button", class: "quiet", title, onclick }, text);
-  return h("span", { class: "share" },
-    button("curl", "Copy the request as a curl command", () => copy(curl(request().path, request().parameters))),
-    button("CSV", "Save the rows", () => save(`${name}.csv`, new Blob([csv(rows())], { type: "text/csv" }))),
-    button("PNG", "Save as an image", (event) => pictureOf(event.target.closest(".panel, .tile") ?? byId("view"))
-      .then((blob) => save(`${name}.png`, blob), () => alert("This browser does not permit to save this as an image."))));
+/**
+ * The menu of a panel or a view. `request` returns {path, parameters}; `rows` returns the header and rows of the CSV; `table` is a dataTable of
+ * the panel, `more` has further items.
+ */
+export function share({ name, request, rows, table, more = [] }) {
+  const picture = (event) => pictureOf(event.target.closest(".panel") ?? byId("view"))
+    .then((blob) => save(`${name}.png`, blob), () => alert("This browser does not permit to save this as an image."));
+  return h("span", { class: "share" }, menu(`Menu: ${name}`, () => [
+    ["Copy as curl", () => copy(curl(request().path, request().parameters))],
+    ["Save as CSV", () => save(`${name}.csv`, new Blob([csv(rows())], { type: "text/csv" }))],
+    ["Save as PNG", picture],
+    ...more,
+    ...(table ? [[table.isOpen() ? "Hide the table" : "Show the table", table.toggle]] : []),
+  ]));
 }
-

@@ -1,4 +1,4 @@
-// The numbers of a chart as a table, for screen readers and for everybody else.
+// The numbers of a chart as a table, which the menu of its panel shows and hides.
 
 import { h } from "./dom.js";
 
@@ -6,12 +6,12 @@ import { h } from "./dom.js";
 export function dataTable(label) {
   const head = h("thead");
   const body = h("tbody");
-  const element = h("details", { class: "data" }, h("summary", {}, "Table"),
+  const element = h("div", { class: "data", hidden: true },
     h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, h("table", {}, head, body)));
   let read = () => [[]];
   let shown = "";
   const fill = () => {
-    if (!element.open) return;
+    if (element.hidden) return;
     const [header, ...rows] = read();
     const text = JSON.stringify([header, rows]);
     if (text === shown) return; // so that its text can be selected
@@ -19,6 +19,8 @@ export function dataTable(label) {
     head.replaceChildren(h("tr", {}, header.map((name) => h("th", { scope: "col" }, name))));
     body.replaceChildren(...rows.map(([first, ...cells]) => h("tr", {}, h("th", { scope: "row" }, first), cells.map((cell) => h("td", {}, cell)))));
   };
-  element.addEventListener("toggle", fill);
-  return { element, show(next) { read = next; fill(); } };
+  return { element, isOpen: () => !element.hidden, show(next) { read = next; fill(); }, toggle() {
+    element.hidden = !element.hidden;
+    fill();
+  } };
 }

@@ -3,11 +3,12 @@
 import { chart } from "./chart.js";
 import { getCounts, without } from "./counts.js";
 import { h } from "./dom.js";
+import { filteredUnique, missedWords } from "./filters.js";
 import { count, share as percent, span } from "./format.js";
 import { keepFresh } from "./live_update.js";
 import { panel } from "./panel.js";
 import { share } from "./share.js";
-import { isSpan, timeOf, unitOf, zoneOf } from "./state.js";
+import { isSpan, timeOf, unitOf, unitsOf, zoneOf } from "./state.js";
 
 const DAY = 86400;
 const WEEKS = 9;
@@ -18,12 +19,13 @@ const round = (t, to) => (PLAIN.test(t) ? to(t / DAY) * DAY : t);
 
 /** Sets of days are of UTC days, so they answer for whole UTC days. */
 function setsTime(unique, state) {
-  const [chosen, week_start] = unitOf(state).split("-");
+  const chosen = unitOf(state);
   const unit = chosen === "15m" && unique.by !== "quarter" ? "hour" : chosen;
-  if (unique.by !== "day") return { unit, week_start, ...timeOf(state) };
+  if (unique.by !== "day") return { ...unitsOf(state, unit), ...timeOf(state) };
+  const { period, week_start } = timeOf(state);
   const time = isSpan(state) ? { from: round(state.from, Math.floor), to: round(state.to, Math.ceil) }
-    : { period: state.period === "24h" ? "2d" : state.period };
-  return { unit: unit === "hour" ? "day" : unit, week_start, ...time };
+    : { period: period === "24h" ? "2d" : period, week_start };
+  return { ...unitsOf(state, unit === "hour" ? "day" : unit), ...time };
 }
 
 const nameOf = (unique) => unique.label || unique.ns;
@@ -36,7 +38,7 @@ export function uniquesPanel(unique, view) {
   const plot = chart({ label: `Unique: ${name}`, zone: unique.by === "day" ? "UTC" : zoneOf(view) });
   let request = { path: "v1/uniques", parameters: {} };
   let rows = [];
-  p.head.append(share({ name, request: () => request, rows: () => [["date", name], ...rows.map((r) => [r.date, r.n])] }));
+  p.head.append(share({ name, request: () => request, table: plot.table, rows: () => [["date", name], ...rows.map((r) => [r.date, r.n])] }));
   return {
     element: p.element,
     fail: p.fail,
@@ -44,9 +46,11 @@ export function uniquesPanel(unique, view) {
     destroy: plot.destroy,
     request: () => request,
     async load(state, key, signal) {
-      request = { path: "v1/uniques", parameters: { ns: unique.ns, key, ...setsTime(unique, state) } };
+      const { missed, remedy, ...counter } = await filteredUnique(state, unique, key, signal);
+      request = { path: "v1/uniques", parameters: { ...counter, ...setsTime(unique, state) } };
       const reply = await getCounts(request.path, request.parameters, signal);
       rows = reply.rows;
+      p.why(missedWords(missed), remedy);
       p.title(`${count(reply.total)} unique: ${name}`);
       p.note("A member of several bars counts once in the total. ", zoneNote(unique, state), reply.visitor_key, reply.note);
       plot.draw(rows, { now: `${span(reply.from, reply.to, unique.by === "day" ? "UTC" : zoneOf(state))}: ${count(reply.total)}`, to: reply.to });
@@ -71,8 +75,11 @@ export function retentionPanel(unique, key, view) {
   p.head.append(share({ name: `retention-${name}`, request: () => request,
     rows: () => [["first seen", name, ...rows.slice(1).map((_, i) => i + 1)], ...rows.map((r) => [r.date, r.n, ...r.retained.map((c) => c.n)])] }));
   const stop = keepFresh(RETENTION_FRESH, async (signal) => {
+    const { missed, remedy, ...counter } = await filteredUnique(view, unique, key, signal);
+    Object.assign(request.parameters, counter);
     const reply = await getCounts(request.path, request.parameters, signal);
     rows = reply.rows;
+    p.why(missedWords(missed), remedy);
     const line = (row) => h("tr", {}, h("th", { scope: "row" }, row.date), h("td", { class: "number" }, row.n === null ? "–" : count(row.n)), row.retained.map(cell));
     p.note(`Week of the first visit, and the share seen again 1 to ${WEEKS - 1} weeks later.`);
     p.show(h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Retention: ${name}` }, h("table", { class: "retention" },
