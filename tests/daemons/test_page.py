@@ -169,7 +169,8 @@ class Page(PageCase):
 
     def test_used_by_a_person(self):
         self.check(["follows links, back and forward", "says that a key is unknown", "finds a key by a part", "offers the units that are counted", "keeps the focus on a choice",
-                    "goes past midnight", "zooms by dragging and by keys", "answers a wrong address", "names the lines of the chart"],
+                    "goes past midnight", "zooms by dragging and by keys", "answers a wrong address", "names the lines of the chart", "chooses periods, weeks and dates",
+                    "is used by the keyboard alone", "shows values at the pointer", "filters cards, or says which counter is missing", "shows the change of each row"],
                    is_full=FULL, **self.put_recent())
 
     def test_drawing(self):

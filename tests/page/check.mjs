@@ -95,11 +95,32 @@ const query = (parameters) => `/?${new URLSearchParams(parameters)}`;
 const rowsOf = (panel) => panel.locator(".bars tbody tr:not(.muted)").evaluateAll((rows) =>
   rows.map((row) => ({ key: row.querySelector("bdi").textContent.replace(/[\u2068\u2069]/g, ""), n: Number(row.children[1].textContent.replaceAll(",", "")) })));
 
+/** Chooses an item of the menu of a panel, or of the first one. */
+async function choose(scope, item) {
+  await scope.locator(".share .opens").first().click();
+  await scope.getByRole("menuitem", { name: item }).click();
+}
+
+/** Changes selects and dates in the popup of the time. */
+async function chooseTime(page, changes) {
+  await page.locator("button[name=time]").click();
+  for (const [name, value] of Object.entries(changes)) {
+    const field = page.locator(`.time [name=${name}]`);
+    await (name === "from" || name === "to" ? field.fill(value) : field.selectOption(value));
+  }
+  await page.getByRole("button", { name: "Show", exact: true }).click();
+}
+
+async function choosePeriod(page, period) {
+  await page.locator("button[name=time]").click();
+  await page.locator(`.periods [value=${period}]`).click();
+}
+
 /** Rows of the series that the open table shows, without zeros. */
 async function tableOf(page) {
-  await page.locator("details.data summary").click();
-  await page.locator("details.data tbody tr").first().waitFor();
-  return page.locator("details.data tbody tr").evaluateAll((rows) => rows.map((row) =>
+  await choose(page, "Show the table");
+  await page.locator(".data tbody tr").first().waitFor();
+  return page.locator(".data tbody tr").evaluateAll((rows) => rows.map((row) =>
     ({ date: row.children[0].textContent, n: Number(row.children[1].textContent.replaceAll(",", "")) })).filter((row) => row.n));
 }
 
@@ -136,18 +157,20 @@ const checks = {
     const bar = page.locator(".bars th", { hasText: "JP" });
     await bar.click({ position: { x: (await bar.boundingBox()).width - 3, y: 5 } }); // far from the text
     await page.getByRole("heading", { name: /events? with country/ }).waitFor();
-    assert.equal(await page.locator(".of-all").textContent(), "The bars below are of all events of the key, not only of those with country \u2068JP\u2069.");
-    assert.equal(new URL(page.url()).searchParams.get("sub"), "JP");
-    await page.locator("select[name=unit]").selectOption("hour");
+    assert.deepEqual(new URL(page.url()).searchParams.getAll("where"), ["country:JP"]);
+    await page.locator(".bars .chosen", { hasText: "JP" }).waitFor();
+    await chooseTime(page, { unit: "hour" });
     await page.waitForURL(/unit=hour/);
     await page.goBack();
     await page.waitForURL((url) => !url.searchParams.has("unit"));
     await page.goBack();
     await page.getByRole("heading", { name: /^[\d,]+ events$/ }).waitFor();
     await page.goForward();
-    await page.getByRole("link", { name: "Show all" }).click();
+    await page.getByRole("link", { name: "Remove the filter country: JP" }).click();
     await page.getByRole("heading", { name: /^[\d,]+ events$/ }).waitFor();
-    assert.equal(await page.locator(".of-all").count(), 0);
+    assert.equal(await page.locator(".filter-chip").count(), 0);
+    await visit(page, query({ view: "key", ns: "u", key: "bitly", by: "country", sub: "JP" })); // a link of before
+    await page.locator(".filter-chip", { hasText: "country: \u2068JP" }).waitFor();
     await close(page);
   },
 
@@ -159,9 +182,9 @@ const checks = {
     await page.getByText("Days in UTC.").waitFor();
     await visit(page, query({ view: "key", ns: "u", key: "bitly", period: "all", unit: "day", zone: "UTC" }));
     const panel = page.locator(".panel", { has: page.getByRole("heading", { name: `${task.unique_of_key} unique: visitor` }) });
-    await panel.locator("details.data summary").click();
-    await panel.locator("details.data tbody tr").first().waitFor();
-    const days = await panel.locator("details.data tbody tr").evaluateAll((rows) => rows.map((row) =>
+    await choose(panel, "Show the table");
+    await panel.locator(".data tbody tr").first().waitFor();
+    const days = await panel.locator(".data tbody tr").evaluateAll((rows) => rows.map((row) =>
       ({ date: row.children[0].textContent, n: Number(row.children[1].textContent) })).filter((row) => row.n));
     assert.deepEqual(days, task.unique_days);
     await settled(page);
@@ -181,7 +204,7 @@ const checks = {
     assert.ok(Math.abs(place - 0.5) < 0.05, `the only bar is at ${place} of the width`);
     await visit(page, query({ view: "key", ns: "u", key: "bitly", period: "all", by: "country", sub: "US", zone: "UTC" }));
     await page.getByRole("heading", { name: /events? with country/ }).waitFor();
-    assert.equal(await page.locator(".retention").count(), 0);
+    await page.locator(".panel", { has: page.locator(".retention") }).getByText("Without the filter country").waitFor();
     await close(page);
   },
 
@@ -190,9 +213,9 @@ const checks = {
     await page.getByRole("heading", { name: task.total, exact: true }).waitFor();
     const panelOf = (name) => page.locator(".panel", { has: page.getByRole("heading", { name, exact: true }) });
     const table = async (panel) => {
-      await panel.locator("details.data summary").click();
-      await panel.locator("details.data tbody tr").first().waitFor();
-      return panel.locator("details.data tbody tr").evaluateAll((rows) => rows.map((row) => [...row.children].map((c) => c.textContent)));
+      await choose(panel, "Show the table");
+      await panel.locator(".data tbody tr").first().waitFor();
+      return panel.locator(".data tbody tr").evaluateAll((rows) => rows.map((row) => [...row.children].map((c) => c.textContent)));
     };
     const barsOf = (panel) => panel.locator("table.bars tbody tr").evaluateAll((rows) => rows.map((row) => [...row.children].map((c) => c.textContent.replace(/[\u2068\u2069]/g, ""))));
     assert.deepEqual((await table(panelOf(task.total))).map((row) => row.slice(0, 2)), task.days);
@@ -210,27 +233,185 @@ const checks = {
 
   async "finds a key by a part"() {
     const page = await open(query({ view: "key", ns: "u" }));
+    const found = (keys) => holds(page, (keys) => [...document.querySelectorAll(".keys a")].map((a) => a.textContent.slice(1, -1)).sort().join() === keys, keys);
     await page.getByRole("link", { name: "bitly" }).waitFor();
     await page.getByLabel("Key").fill("na");
-    await page.locator("datalist option[value='nasa']").waitFor({ state: "attached" });
-    await page.getByLabel("Key").fill("TL");
-    await page.locator("datalist option[value='bitly']").waitFor({ state: "attached" });
+    await found("nasa,nato");
+    await page.getByLabel("Key").fill("TL"); // in the middle, and in another case
+    await found("bitly");
+    await page.getByLabel("Key").fill("none like this");
+    await page.getByText("No key contains this text.").waitFor();
+    await page.getByLabel("Key").fill("");
+    await page.getByRole("heading", { name: "Choose a user" }).waitFor();
     await page.getByLabel("Key").fill("nasa");
     await page.getByLabel("Key").press("Enter");
     await page.getByRole("heading", { name: "nasa", level: 1 }).waitFor();
+    await page.getByLabel("Key").fill("TL");
+    await page.locator("datalist option[value='bitly']").waitFor({ state: "attached" });
     await close(page);
   },
 
   async "offers the units that are counted"() {
     const page = await open(query({ view: "key", ns: task.ns, key: task.key, period: "today", zone: "UTC" }));
-    const unit = page.locator("select[name=unit]");
     await page.locator("[aria-label^='Events: 24 units']").waitFor();
     if (task.has_quarters) {
-      await unit.selectOption("Quarter hour");
+      await chooseTime(page, { unit: "Quarter hour" });
       await page.locator("[aria-label^='Events: 96 units']").waitFor();
     } else {
+      await page.locator("button[name=time]").click();
+      await page.locator(".time select[name=unit]").waitFor();
       await holds(page, () => !document.querySelector("select[name=unit] [value='15m']"));
     }
+    await close(page);
+  },
+
+  /** Every period of the choice, a week that begins on the chosen day, and two dates in a zone: all of it is in the address. */
+  async "chooses periods, weeks and dates"() {
+    const page = await open(query({ view: "key", ns: "u", key: "bitly", zone: "UTC" }));
+    await page.locator(".plot canvas").waitFor();
+    for (const period of ["today", "yesterday", "this-week", "last-week", "this-month", "last-month", "7d", "30d", "12mo", "all"]) {
+      const answered = page.waitForResponse((reply) => /v1\/(compare|series)/.test(reply.url()) && new URL(reply.url()).searchParams.get("period") === period);
+      await choosePeriod(page, period);
+      assert.equal((await answered).status(), 200, period);
+      await page.waitForURL(new RegExp(`period=${period}`));
+    }
+    for (const [start, weekday] of [["sunday", 0], ["monday", 1], ["saturday", 6]]) {
+      await visit(page, query({ view: "key", ns: "u", key: "bitly", period: "last-week", unit: "day", zone: "UTC" }));
+      await page.waitForURL((url) => url.searchParams.get("week_start") === "sunday"); // of the locale en-US
+      await chooseTime(page, { week_start: start });
+      await page.waitForURL(new RegExp(`week_start=${start}`));
+      await page.locator("[aria-label^='Events: 7 units']").waitFor();
+      await choose(page, "Show the table");
+      const dates = await page.locator(".data tbody th").evaluateAll((cells) => cells.map((cell) => cell.textContent));
+      assert.deepEqual(dates.map((date) => new Date(date).getUTCDay()), [0, 1, 2, 3, 4, 5, 6].map((n) => (n + weekday) % 7), start);
+    }
+    await chooseTime(page, { from: "2026-01-30", to: "2026-02-02", zone: "Asia/Kolkata" });
+    await page.waitForURL(/from=2026-01-30&to=2026-02-03/);
+    await page.locator("[aria-label^='Events: 4 units']").waitFor();
+    await page.locator(".chip", { hasText: "Jan 30 – Feb 2, 2026" }).waitFor();
+    await page.getByRole("button", { name: "Time: Jan 30 – Feb 2, 2026, Asia/Kolkata" }).waitFor();
+    await page.reload();
+    await page.locator("[aria-label^='Events: 4 units']").waitFor();
+    await page.locator("button[name=time]").click();
+    for (const [name, value] of [["from", "2026-01-30"], ["to", "2026-02-02"], ["zone", "Asia/Kolkata"]])
+      assert.equal(await page.locator(`.time [name=${name}]`).inputValue(), value);
+    await close(page);
+  },
+
+  /** At most five tab stops before the chart; menus and the choice of time work from the keyboard. */
+  async "is used by the keyboard alone"() {
+    const page = await open("/?zone=UTC");
+    for (const address of ["/?zone=UTC", query({ view: "key", ns: "u", key: "bitly", period: "7d", zone: "UTC" })]) {
+      await visit(page, address);
+      await settled(page);
+      await page.locator("#view").focus();
+      let stops = 0;
+      do await page.keyboard.press("Tab");
+      while (!(await page.evaluate(() => document.activeElement.matches(".plot"))) && ++stops < 9);
+      assert.ok(stops <= 5, `${stops} tab stops before the chart of ${address}`);
+    }
+    const readout = page.locator(".readout").first();
+    await page.keyboard.press("ArrowLeft");
+    await readout.filter({ hasText: /\d/ }).waitFor({ state: "attached" });
+    await page.locator(".tip").first().waitFor();
+    const share = page.locator(".share .opens").first();
+    await share.focus();
+    const item = () => page.evaluate(() => document.activeElement.textContent);
+    await page.keyboard.press("Enter");
+    await page.locator(".popup.menu:popover-open").waitFor();
+    assert.equal(await share.getAttribute("aria-expanded"), "true");
+    assert.equal(await item(), "Copy as curl");
+    await page.keyboard.press("ArrowUp");
+    assert.equal(await item(), "Show the table");
+    await page.keyboard.press("Home");
+    await page.keyboard.press("ArrowDown");
+    assert.equal(await item(), "Save as CSV");
+    await page.keyboard.press("Escape");
+    await page.locator(".popup.menu:popover-open").waitFor({ state: "detached" });
+    assert.ok(await share.evaluate((button) => button === document.activeElement));
+    await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("End");
+    await page.keyboard.press("Enter");
+    await page.locator(".data tbody tr").first().waitFor();
+    await close(page);
+  },
+
+  /** The value of a bar appears at the pointer, the bar is marked, and the tallest bar is below the last gridline. */
+  async "shows values at the pointer"() {
+    const page = await open(query({ view: "key", ns: "u", key: "bitly", period: "7d", zone: "UTC" }));
+    const plot = page.locator(".u-over").first();
+    await plot.waitFor();
+    const rows = await tableOf(page);
+    const box = await plot.boundingBox();
+    await page.mouse.move(box.x + box.width / 2, box.y + box.height / 2); // the fourth of seven days
+    const tip = page.locator(".tip").first();
+    await tip.waitFor();
+    const date = await page.locator(".data tbody tr").nth(3).locator("th").textContent();
+    const shown = new Intl.DateTimeFormat("en-US", { timeZone: "UTC", year: "numeric", month: "short", day: "numeric", weekday: "short" }).format(new Date(date));
+    assert.equal(await tip.locator("strong").textContent(), shown);
+    assert.equal(number(await tip.locator("span").first().textContent()), rows.find((row) => row.date === date)?.n ?? 0);
+    const mark = await page.locator(".mark").first().boundingBox();
+    assert.ok(Math.abs(mark.x + mark.width / 2 - box.x - box.width / 2) < 3 && mark.width > box.width / 10, JSON.stringify([mark, box]));
+    const highest = await plot.evaluate((over) => {
+      const canvas = over.parentElement.querySelector("canvas");
+      const ratio = canvas.width / canvas.clientWidth;
+      const fill = getComputedStyle(document.documentElement).getPropertyValue("--fill").trim();
+      const [r, g, b] = [1, 3, 5].map((i) => parseInt(fill.slice(i, i + 2), 16));
+      const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+      for (let i = 0; i < data.length; i += 4) if (data[i] === r && data[i + 1] === g && data[i + 2] === b) return Math.floor(i / 4 / canvas.width) / ratio - over.offsetTop;
+      return NaN;
+    });
+    assert.ok(highest >= -1 && highest < box.height, `the tallest bar begins ${highest} pixels below the last gridline`);
+    await page.mouse.move(5, 5);
+    await tip.waitFor({ state: "hidden" });
+    await close(page);
+  },
+
+  /** A filter applies to each card that has such counts. The others say so, and what would make them. */
+  async "filters cards, or says which counter is missing"() {
+    const page = await open(query({ view: "key", ns: "u", key: "bitly", period: "all", unit: "day", zone: "UTC" }));
+    await page.getByRole("button", { name: "Filter" }).click();
+    await page.locator(".filter select[name=label]").selectOption("country");
+    await page.locator("datalist option[value='JP']").waitFor({ state: "attached" });
+    await page.locator(".filter [name=value]").fill("JP");
+    await page.keyboard.press("Enter");
+    await page.waitForURL((url) => url.searchParams.getAll("where").join() === "country:JP");
+    const jp = task.breakdowns.country.find((row) => row.key === "JP").n;
+    await page.getByRole("heading", { name: `${jp.toLocaleString("en-US")} events with country: ` }).waitFor();
+    const card = (name) => page.locator(".grid .panel", { has: page.getByRole("heading", { name, exact: true }) });
+    await card("country").locator(".chosen", { hasText: "JP" }).waitFor();
+    assert.equal(await card("country").locator(".why:visible").count(), 0);
+    await card("link").getByText("Without the filter country: \u2068JP\u2069, which is not counted here.").waitFor();
+    page.forgiving = true; // the browser logs the 422
+    await card("link").getByRole("button", { name: "How to count it" }).click();
+    const remedy = page.locator(".remedy:popover-open pre");
+    await remedy.filter({ hasText: "add to the configuration" }).waitFor();
+    await remedy.filter({ hasText: "millrace sql" }).waitFor();
+    await page.keyboard.press("Escape");
+    await visit(page, query({ period: "all", zone: "UTC", where: "user:bitly" })); // Overview: the counter of users has these
+    const total = task.total.toLocaleString("en-US");
+    await page.locator(".tile .value", { hasText: new RegExp(`^${total}$`) }).first().waitFor();
+    await card("country").locator(".bars tbody tr").first().waitFor();
+    assert.deepEqual(await rowsOf(card("country")), task.breakdowns.country);
+    await page.getByRole("link", { name: "Remove the filter user: bitly" }).click();
+    await page.waitForURL((url) => !url.searchParams.has("where"));
+    await close(page);
+  },
+
+  /** The change of each row against the time before: today's rows are those of yesterday twice and once. */
+  async "shows the change of each row"() {
+    const now = Math.floor(Date.now() / 3600000) * 3600 - 1;
+    const then = (days, c, n) => Array.from({ length: n }, () => ({ t: now - days * 86400, l: "moving", c }));
+    await post(...then(0, "UP", 6), ...then(1, "UP", 4), ...then(0, "DN", 1), ...then(1, "DN", 2), ...then(0, "NEW", 3));
+    const page = await open(query({ view: "key", ns: "u", key: "moving", from: now - 86399, to: now + 1, zone: "UTC" }));
+    const row = (key) => page.locator(".bars tr", { hasText: key }).locator(".moved");
+    await row("UP").filter({ hasText: /^\+50.0%$/ }).waitFor();
+    await row("DN").filter({ hasText: /^\u221250.0%$/ }).waitFor();
+    await row("NEW").filter({ hasText: /^new$/ }).waitFor();
+    await chooseTime(page, { against: "none" });
+    await page.waitForURL(/against=none/);
+    await page.locator(".bars tbody tr").first().waitFor();
+    assert.equal(await page.locator(".moved").count(), 0);
     await close(page);
   },
 
@@ -310,7 +491,7 @@ const checks = {
     await page.locator(".plot canvas").waitFor();
     await page.locator(".plot").focus();
     await page.keyboard.press("ArrowLeft");
-    await page.locator(".readout", { hasText: ":" }).waitFor();
+    await page.locator(".readout", { hasText: "20" }).waitFor({ state: "attached" });
     await page.keyboard.press("Enter");
     await page.waitForURL(/from=\d+&to=\d+/);
     await close(page);
@@ -385,12 +566,16 @@ const checks = {
     const page = await open("/");
     const focused = (name) => holds(page, (name) => document.activeElement.name === name, name);
     await page.locator(".bars tbody tr").first().waitFor();
-    await page.locator("select[name=period]").focus();
-    await page.keyboard.press("ArrowDown");
-    await page.waitForURL(/period=today/);
-    await focused("period");
-    await page.keyboard.press("ArrowDown");
-    await page.waitForURL(/period=yesterday/);
+    for (const [period, text] of [["today", "Today"], ["yesterday", "Yesterday"]]) {
+      await page.locator("button[name=time]").focus();
+      await page.keyboard.press("Enter");
+      await page.locator(".periods button:focus").waitFor();
+      await page.keyboard.press("ArrowDown");
+      assert.equal(await page.evaluate(() => document.activeElement.textContent), text);
+      await page.keyboard.press("Enter");
+      await page.waitForURL(new RegExp(`period=${period}`));
+      await focused("time");
+    }
     await visit(page, query({ view: "key", ns: "u" }));
     await page.getByRole("link", { name: "bitly" }).waitFor();
     await page.getByLabel("Key").focus();
@@ -412,21 +597,25 @@ const checks = {
     for (const address of ["/", query({ view: "key", ns: "u", key: "bitly", period: "7d" }), query({ view: "key", ns: "u" }), "/?view=live", "/?view=pipeline"]) {
       await visit(page, address);
       await settled(page);
+      const pick = async (share, item) => {
+        await share.locator(".opens").click();
+        await share.getByRole("menuitem", { name: item }).click();
+      };
       const saved = async (share, kind) => {
-        const [download] = await Promise.all([page.waitForEvent("download"), share.getByRole("button", { name: kind }).click()]);
+        const [download] = await Promise.all([page.waitForEvent("download"), pick(share, kind)]);
         return fs.readFileSync(await download.path());
       };
       assert.notEqual(await page.locator(".share").count(), 0, address);
-      assert.equal(await page.locator(".tile:not(:has(.share)), .panel:not(.daemon, :has(.share))").count(), 0, address);
+      assert.equal(await page.locator(".panel:not(.daemon, :has(.share))").count(), 0, address);
       const shares = await page.locator(".share").all();
-      const some = address === "/" ? [shares[0], shares.at(-1)] : [shares.at(-1)]; // a tile and panels
+      const some = address === "/" ? [shares[0], shares.at(-1)] : [shares.at(-1)];
       for (const share of task.is_full ? shares : some) {
         assert.match((await saved(share, "CSV")).toString(), /^\w+(,[\w ]+)*\r\n/);
         const png = await saved(share, "PNG");
         assert.equal(png.toString("latin1", 1, 4), "PNG");
         const [width, height] = [png.readUInt32BE(16), png.readUInt32BE(20)]; // an empty image has fewer than 1,000 bytes
         assert.ok(width > 200 && height > 50 && png.length > 2000, `the image of ${width} x ${height} pixels has ${png.length} bytes`);
-        await share.getByRole("button", { name: "curl" }).click();
+        await pick(share, "curl");
         await page.locator("#announce", { hasText: "Copied" }).waitFor();
         const { width: seen, height: tall } = await page.locator("#announce").boundingBox();
         assert.ok(seen > 50 && tall > 20, `"Copied" has ${seen} x ${tall} pixels`);
@@ -449,7 +638,7 @@ const checks = {
     await post({ t: now - 7200, l: "midnight", c: "US" });
     const page = await open(query({ view: "key", ns: "u", key: "midnight", zone, period: "yesterday" }), {}); // its clock stays changed
     await page.getByRole("heading", { name: "1 event", exact: true }).waitFor();
-    await page.locator("select[name=period]").selectOption("today");
+    await choosePeriod(page, "today");
     await page.getByText("No events have been counted in this time").waitFor();
     await post({ t: now, l: "midnight", c: "JP" });
     await page.getByRole("heading", { name: "1 event", exact: true }).waitFor();
@@ -528,24 +717,26 @@ const checks = {
     const compactor = page.locator(".daemon", { has: page.getByRole("heading", { name: "compactor" }) });
     await compactor.getByText(/^\d+ (s|min) old$/).waitFor();
     assert.equal(await compactor.locator(".state").textContent(), "not run by millrace up");
-    await page.locator("details.data summary").click(); // the numbers of the sparklines
+    await choose(page, "Show the table"); // the numbers of the sparklines
     await compactor.getByText(/^Age of the archive/).waitFor();
-    const queries = page.locator("details.data tbody tr:last-child td:nth-last-child(2)");
-    await holds(page, () => document.querySelectorAll("details.data tbody tr").length > 1);
+    const queries = page.locator(".data tbody tr:last-child td:nth-last-child(2)");
+    await holds(page, () => document.querySelectorAll(".data tbody tr").length > 1);
     assert.match(await queries.textContent(), /^[\d,]+$/);
     await close(page);
   },
 
   async "begins the week on any day"() {
     const page = await open(query({ view: "key", ns: "u", key: "bitly", period: "30d", zone: "UTC" }));
-    for (const [unit, weekday] of [["week", 0], ["mweek", 1], ["week-saturday", 6]]) {
-      await page.locator("select[name=unit]").selectOption(unit);
-      await page.waitForURL(new RegExp(`unit=${unit}`));
+    for (const [start, weekday] of [["sunday", 0], ["monday", 1], ["saturday", 6]]) {
+      await chooseTime(page, { unit: "week", week_start: start });
+      await page.waitForURL(new RegExp(`week_start=${start}`));
       await page.getByRole("heading", { name: `${task.total.toLocaleString("en-US")} events`, exact: true }).waitFor();
       const rows = await tableOf(page);
       assert.equal(rows.reduce((sum, row) => sum + row.n, 0), task.total);
-      assert.equal(new Date(rows.at(-1).date).getUTCDay(), weekday, unit);
+      assert.equal(new Date(rows.at(-1).date).getUTCDay(), weekday, start);
     }
+    await visit(page, query({ view: "key", ns: "u", key: "bitly", period: "30d", unit: "mweek", zone: "UTC" })); // a link of before
+    await page.waitForURL((url) => url.searchParams.get("unit") === "week" && url.searchParams.get("week_start") === "monday");
     await close(page);
   },
 
@@ -564,9 +755,9 @@ const checks = {
         await page.mouse.move(box.x + box.width * 0.98, box.y + 50, { steps: 5 });
         await page.mouse.up();
         await page.waitForURL(/from=\d+&to=\d+/);
-        await page.locator("details.data summary").click();
-        await page.locator("details.data tbody tr").nth(rows - 1).waitFor();
-        assert.equal(await page.locator("details.data tbody tr").count(), rows, `${zone} ${unit}`);
+        await choose(page, "Show the table");
+        await page.locator(".data tbody tr").nth(rows - 1).waitFor();
+        assert.equal(await page.locator(".data tbody tr").count(), rows, `${zone} ${unit}`);
       }
       await close(page);
     }
@@ -605,8 +796,9 @@ const checks = {
     await visit(page, query({ view: "key", ns: "u", key: "bitly", period: "last-week", unit: "day", zone: "Asia/Kolkata", against: "2012-01-01..2012-02-01" }));
     await page.getByText("Approximate: the zone has part hours").first().waitFor(); // the API takes more than the page offers
     await page.locator("#freshness", { hasText: /^approximate/ }).waitFor();
-    for (const [name, value] of [["period", "last-week"], ["zone", "Asia/Kolkata"], ["against", "2012-01-01..2012-02-01"]])
-      assert.equal(await page.locator(`select[name=${name}]`).inputValue(), value);
+    await page.getByRole("button", { name: "Time: Last week, Asia/Kolkata" }).click();
+    for (const [name, value] of [["zone", "Asia/Kolkata"], ["against", "2012-01-01..2012-02-01"]])
+      assert.equal(await page.locator(`.time select[name=${name}]`).inputValue(), value);
     await visit(page, query({ view: "key", ns: "gone", key: "bitly" }));
     await page.locator(".panel .error", { hasText: 'no counter "gone"' }).waitFor();
     assert.equal(await page.locator("select[name=ns]").inputValue(), "gone");
@@ -873,11 +1065,11 @@ const checks = {
     await legend.locator("span", { has: page.locator(".now"), hasText: `: ${total}` }).waitFor();
     await legend.locator("span", { has: page.locator(".before"), hasText: /20\d\d: \d/ }).waitFor();
     await legend.getByText("not complete yet").waitFor();
-    await page.getByLabel("Compare with").selectOption("none");
+    await chooseTime(page, { against: "none" });
     await page.waitForURL(/against=none/);
     await legend.locator(".now").waitFor();
     assert.equal(await legend.locator(".before").count(), 0);
-    await page.getByLabel("Compare with").selectOption("year");
+    await chooseTime(page, { against: "year" });
     await legend.locator("span", { has: page.locator(".before"), hasText: `${Number(new Intl.DateTimeFormat("en", { timeZone: zone, year: "numeric" }).format()) - 1}` }).waitFor();
     await close(page);
   },

@@ -11,9 +11,10 @@ export const metricsChecks = ({ open, close, visit, holds, query, daemon, HOSTIL
   const asked = (page, expression) => page.locator(".aside code", { hasText: expression }).waitFor();
   const legend = (page, n) => holds(page, (n) => document.querySelectorAll(".legend span").length === n, n);
   const lastRow = async (page) => {
-    await page.locator("details.data summary").click();
-    await page.locator("details.data tbody tr").first().waitFor();
-    return page.locator("details.data tbody tr:last-child td").allTextContents();
+    await page.locator(".panel.wide .share .opens").click();
+    await page.getByRole("menuitem", { name: "Show the table" }).click();
+    await page.locator(".data tbody tr").first().waitFor();
+    return page.locator(".data tbody tr:last-child td").allTextContents();
   };
 
   return {

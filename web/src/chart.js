@@ -2,7 +2,7 @@
 
 import uPlot from "uplot";
 import { h, svg } from "./dom.js";
-import { change, compact, count, middle, plural } from "./format.js";
+import { change, compact, count, middle, plural, unitText } from "./format.js";
 import { dataTable } from "./table.js";
 
 const HEIGHT = 15; // rem
@@ -131,17 +131,17 @@ function options(width, rows, { zone, before, lines, isMany, onZoom, onCursor, e
 }
 
 /** The time, and the lines with the largest values. */
-function describeMany({ date, values }, lines, number) {
+function describeMany({ t, values }, lines, number, timeText) {
   const found = lines.map((name, i) => [name, values[i]]).filter(([, value]) => value !== null).sort((a, b) => b[1] - a[1]);
   const words = found.slice(0, LINES_NAMED).map(([name, value]) => `${name}: ${number(value)}`);
-  return [date, ...(words.length ? words : ["No values"]), ...(found.length > LINES_NAMED ? [`and ${plural(found.length - LINES_NAMED, "line", "lines")} below`] : [])];
+  return [timeText(t), ...(words.length ? words : ["No values"]), ...(found.length > LINES_NAMED ? [`and ${plural(found.length - LINES_NAMED, "line", "lines")} below`] : [])];
 }
 
 /** The time and the values of a row, as short texts. */
-function describe(row, lines, number) {
+function describe(row, lines, number, timeText) {
   const moved = row.before?.n ? (100 * (row.n - row.before.n)) / row.before.n : null;
-  return [row.date, ...(lines ? [...lines.map((name, i) => `${name}: ${middle(row.values[i])}`), `of ${count(row.n)}`] : [number(row.n)]),
-    row.before && `${row.before.date}: ${number(row.before.n)}${row.passed && moved !== null ? ` (${change(moved)})` : ""}`,
+  return [timeText(row.t), ...(lines ? [...lines.map((name, i) => `${name}: ${middle(row.values[i])}`), `of ${count(row.n)}`] : [number(row.n)]),
+    row.before && `${row.before.t === undefined ? row.before.date : timeText(row.before.t)}: ${number(row.before.n)}${row.passed && moved !== null ? ` (${change(moved)})` : ""}`,
     !row.passed && "not complete yet", row.approximate && "approximate", row.of && `with counts of the whole ${row.of}`].filter(Boolean);
 }
 
@@ -181,7 +181,7 @@ export function chart({ label, zone, onZoom, lines: fixed }) {
     tip.hidden = mark.hidden = !row;
     if (!row) return;
     const words = lines && lines !== fixed ? describeMany : describe;
-    const [title, ...values] = words(row, lines, lastWords.number ?? count);
+    const [title, ...values] = words(row, lines, lastWords.number ?? count, (t) => unitText(t, zone, stepOf(rows, endOf)));
     tip.replaceChildren(h("strong", {}, title), ...values.map((text) => h("span", {}, text)));
     const width = u.over.clientWidth;
     const left = u.valToPos(row.t, "x");

@@ -17,7 +17,7 @@ export const filtersOf = ({ where }) => (where ?? []).map((text) => {
 });
 export const wordsOf = (filters) => filters.map(([label, value]) => `${label}: ${keyText(value)}`).join(" and ");
 /** What a panel says about filters that it cannot apply. */
-export const missedWords = (missed) => (missed.length ? `Of all events: not counted for ${wordsOf(missed)}.` : "");
+export const missedWords = (missed) => (missed.length ? `Without the filter ${wordsOf(missed)}, which is not counted here.` : "");
 const whereOf = (filters) => filters.map((filter) => filter.join(":"));
 const labelOf = (counter) => counter.label || counter.ns;
 const isNamed = (name) => (counter) => counter.label === name || counter.ns === name;

@@ -22,8 +22,9 @@ const six = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 6 });
 export const precise = (n) => (n === null ? "–" : six.format(n));
 export const compact = (n) => short.format(n);
 export const share = (x) => percent.format(x);
+const signedWhole = new Intl.NumberFormat(undefined, { style: "percent", maximumFractionDigits: 0, signDisplay: "exceptZero" });
 /** Of a change in percent; null after zero. */
-export const change = (x) => (x === null || x === undefined ? "–" : signed.format(x / 100).replace("-", "\u2212"));
+export const change = (x) => (x === null || x === undefined ? "–" : (Math.abs(x) < 99.95 ? signed : signedWhole).format(x / 100).replace("-", "\u2212"));
 export const plural = (n, one, many) => `${count(n)} ${n === 1 ? one : many}`;
 
 /**
@@ -62,6 +63,15 @@ export function span(from, to, zone) {
   const atMidnight = [from, to].every((t) => time.format(t * 1000) === "00:00");
   const format = new Intl.DateTimeFormat(undefined, { timeZone: zone, dateStyle: "medium", ...(atMidnight ? {} : { timeStyle: "short" }) });
   return format.formatRange(from * 1000, to * 1000 - (atMidnight ? 1 : 0));
+}
+
+/** The unit of a series that begins at a time, in words. `step` is its length in seconds. */
+export function unitText(seconds, zone, step) {
+  const day = { year: "numeric", month: "short", day: "numeric", weekday: "short" };
+  const parts = step >= 28 * 86400 ? { year: "numeric", month: "long" } : step >= 82800 ? day
+    : { ...day, hour: "numeric", minute: "2-digit", ...(step < 60 ? { second: "2-digit" } : {}) };
+  const text = new Intl.DateTimeFormat(undefined, { timeZone: zone, ...parts }).format(seconds * 1000);
+  return step > 2 * 86400 && step < 28 * 86400 ? `Week of ${text}` : text;
 }
 
 export function isToday(seconds, zone) {
