@@ -10,9 +10,12 @@ export const metricsChecks = ({ open, close, visit, holds, query, daemon, HOSTIL
   const metric = (name, more) => query({ view: "metrics", metric: name, zone: "UTC", ...more });
   const asked = (page, expression) => page.locator(".aside code", { hasText: expression }).waitFor();
   const legend = (page, n) => holds(page, (n) => document.querySelectorAll(".legend span").length === n, n);
+  const choose = async (page, item) => {
+    await page.locator(".panel.wide:not([hidden]) .share .opens").click();
+    await page.getByRole("menuitem", { name: item }).click();
+  };
   const lastRow = async (page) => {
-    await page.locator(".panel.wide .share .opens").click();
-    await page.getByRole("menuitem", { name: "Show the table" }).click();
+    await choose(page, "Show the table");
     await page.locator(".data tbody tr").first().waitFor();
     return page.locator(".data tbody tr:last-child td").allTextContents();
   };
@@ -52,11 +55,11 @@ export const metricsChecks = ({ open, close, visit, holds, query, daemon, HOSTIL
       await visit(page, metric(counter, { period: "15m" }));
       await asked(page, /^rate\(test_requests_total\[300s\]\)$/);
       await page.locator(".plot canvas").waitFor();
-      await page.getByRole("button", { name: "PromQL" }).last().click();
+      await choose(page, "PromQL");
       await page.locator("#announce", { hasText: "Copied" }).waitFor();
       assert.equal(await page.evaluate(() => navigator.clipboard.readText()), `rate(${counter}[300s])`);
       await page.evaluate(() => navigator.clipboard.writeText(""));
-      await page.locator(".panel:not([hidden])").getByRole("button", { name: "curl" }).click();
+      await choose(page, "curl");
       await holds(page, () => navigator.clipboard.readText());
       const answer = JSON.parse(execFileSync("sh", ["-c", `${await page.evaluate(() => navigator.clipboard.readText())} -s`], { encoding: "utf8" }));
       assert.equal(answer.data.resultType, "matrix");
@@ -122,7 +125,7 @@ export const metricsChecks = ({ open, close, visit, holds, query, daemon, HOSTIL
       await legend(page, DAEMONS);
       await page.locator(".plot").focus();
       await page.keyboard.press("ArrowLeft");
-      await page.locator(".readout", { hasText: /job=\w+.*: 1; and 5 lines below$/ }).waitFor();
+      await page.locator(".readout", { hasText: /job=\w+.*: 1, and 5 lines below$/ }).waitFor();
       await page.keyboard.press("Enter");
       await page.waitForURL(/from=\d+&to=\d+/);
       await close(page);
