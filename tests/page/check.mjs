@@ -113,7 +113,7 @@ async function chooseTime(page, changes) {
 
 async function choosePeriod(page, period) {
   await page.locator("button[name=time]").click();
-  await page.locator(`.periods [value=${period}]`).click();
+  await page.locator(`.periods [value="${period}"]`).click();
 }
 
 /** Rows of the series that the open table shows, without zeros. */
@@ -199,7 +199,7 @@ const checks = {
     assert.deepEqual(zones, [null, "America/New_York"]);
     const single = page.locator(".panel", { has: page.getByRole("heading", { name: `${n} unique: visitor`, exact: true }) }).locator(".u-over");
     await single.hover();
-    const [over, point] = [await single.boundingBox(), await single.locator(".u-cursor-pt").first().boundingBox()];
+    const [over, point] = [await single.boundingBox(), await single.locator(".mark").boundingBox()];
     const place = (point.x + point.width / 2 - over.x) / over.width;
     assert.ok(Math.abs(place - 0.5) < 0.05, `the only bar is at ${place} of the width`);
     await visit(page, query({ view: "key", ns: "u", key: "bitly", period: "all", by: "country", sub: "US", zone: "UTC" }));
@@ -579,7 +579,7 @@ const checks = {
     await visit(page, query({ view: "key", ns: "u" }));
     await page.getByRole("link", { name: "bitly" }).waitFor();
     await page.getByLabel("Key").focus();
-    await page.keyboard.type("nas");
+    await page.keyboard.type("bit");
     await page.getByRole("link", { name: "bitly" }).click(); // the text is not a key that was chosen
     await page.getByRole("heading", { name: "bitly", level: 1 }).waitFor();
     await page.getByLabel("Key").fill("nasa");

@@ -7,10 +7,15 @@ import { span } from "./format.js";
 import { popup, roving } from "./popup.js";
 import { address, AGAINST, go, hasWeeks, isSpan, note, periodsOf, UNITS, weekStartOf, WEEK_STARTS, zoneOf } from "./state.js";
 
+/** Cities that browsers list by their former names. */
+const RENAMED = { "Asia/Calcutta": "Asia/Kolkata", "Asia/Katmandu": "Asia/Kathmandu", "Asia/Rangoon": "Asia/Yangon", "Asia/Saigon": "Asia/Ho_Chi_Minh",
+  "Europe/Kiev": "Europe/Kyiv", "America/Godthab": "America/Nuuk", "Africa/Asmera": "Africa/Asmara" };
+
 /** Zones, the browser's own first. */
 function zones() {
   const own = zoneOf({});
-  return [[own, `${own} (this browser)`], ...["UTC", ...Intl.supportedValuesOf("timeZone")].filter((zone, i, all) => zone !== own && all.indexOf(zone) === i).map((zone) => [zone, zone])];
+  const others = Intl.supportedValuesOf("timeZone").map((zone) => RENAMED[zone] ?? zone).sort();
+  return [[own, `${RENAMED[own] ?? own} (this browser)`], ...[...new Set(["UTC", ...others])].filter((zone) => zone !== own).map((zone) => [zone, zone])];
 }
 
 export const zoneControl = (state) => select("Zone", "zone", zones(), zoneOf(state), (zone) => go({ zone }));

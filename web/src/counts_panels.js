@@ -6,7 +6,7 @@ import { configured, isHistogram } from "./counters.js";
 import { getCounts, without } from "./counts.js";
 import { h } from "./dom.js";
 import { emptyHint } from "./empty.js";
-import { filteredBreakdown, filteredSeries, missedWords } from "./filters.js";
+import { filteredBreakdown, filteredSeries, filtersOf, missedWords, wordsOf } from "./filters.js";
 import { change, count, likeForLike, numbersOf, span } from "./format.js";
 import { panel } from "./panel.js";
 import { share } from "./share.js";
@@ -56,7 +56,9 @@ export function seriesPanel(view, { showsChange = false, empty = async (state, s
       plot.draw(rows, { now: `${span(reply.from, reply.to, zone)}: ${number(reply.total)}`, before, to: reply.to, number });
       const hasEvents = reply.total || rows.some((row) => row.n); // values may add up to zero
       const isEmpty = !hasEvents && !reply.before?.total;
-      const unknown = without(reply) && h("p", { class: "muted" }, `No counts ${without(reply)}.`);
+      const filters = filtersOf(state);
+      const unknown = without(reply) ? h("p", { class: "muted" }, `No counts ${without(reply)}.`)
+        : filters.length > 0 && h("p", { class: "muted" }, `No events with ${wordsOf(filters)} in this time.`);
       p.show(...(isEmpty ? [] : [plot.element]), ...(hasEvents ? [] : [unknown || (hint ??= await empty(state, signal))]));
       return reply;
     },
@@ -78,8 +80,11 @@ function changesOf() {
     if (!against) return null;
     const name = JSON.stringify([parameters, against]);
     if (name === asked && Date.now() < until) return found;
-    const reply = await getCounts("v1/breakdown", { ...parameters, limit: 2 * parameters.limit, against }, signal);
-    [asked, until, found] = [name, Date.now() + CHANGES_FRESH, Object.fromEntries(reply.rows.map((row) => [row.key, row]))];
+    const rows = await getCounts("v1/breakdown", { ...parameters, limit: 2 * parameters.limit, against }, signal).then((reply) => reply.rows, (error) => {
+      if (error.status !== 400 && error.status !== 413 && error.status !== 422) throw error;
+      return []; // this time cannot be compared
+    });
+    [asked, until, found] = [name, Date.now() + CHANGES_FRESH, Object.fromEntries(rows.map((row) => [row.key, row]))];
     return found;
   };
 }

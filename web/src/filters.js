@@ -53,18 +53,36 @@ export function counterOf(totals, total, key, filters, by) {
   return way ? { total: way[0], ns: subtotal(way[0], way[2][0]).ns, key: way[1], sub: way[2][1] } : null;
 }
 
-/** The series of the events of {ns, key} that the filters of a view leave. Without such a counter, the error of the API says what would make it. */
-export async function filteredSeries(state, { ns, key }, signal) {
+const knownTime = (state) => timeOf(state.period === "latest" ? { ...state, period: "30d" } : state);
+
+/** How the API says that a breakdown can be made. */
+const remedyOf = (ask) => get("v1/breakdown", ask).then(() => "", (error) => error.hint ?? error.message);
+
+/** The counter of the events of {ns, key} that the filters of a view leave: {ns, key, sub}, or null. */
+async function filteredCounter(state, { ns, key }, signal) {
   const filters = filtersOf(state);
-  if (!filters.length) return { ns, key };
   const { totals } = await configured(signal);
   const total = byNamespace(totals, ns);
   const found = total && counterOf(totals, total, key, filters);
-  if (found) return { ns: found.ns, key: found.key, sub: found.sub };
+  return filters.length ? found && { ns: found.ns, key: found.key, sub: found.sub } : { ns, key };
+}
+
+/** Likewise; without such a counter, the error of the API says what would make it. */
+export async function filteredSeries(state, { ns, key }, signal) {
+  const found = await filteredCounter(state, { ns, key }, signal);
+  if (found) return found;
+  const filters = filtersOf(state);
   const [by, sub] = filters.at(-1);
   if (filters.length === 1) return { ns, key, by, sub };
   const other = await get("v1/breakdown", { ns, key, by, where: whereOf(filters.slice(0, -1)), limit: 1, ...timeOf(state) }, signal);
   return { ns: other.ns, key: other.key, sub };
+}
+
+/** Likewise; without such a counter, all events, and the filters that are missed. */
+export async function filteredOrAll(state, series, signal) {
+  const found = await filteredCounter(state, series, signal);
+  const filters = filtersOf(state);
+  return { missed: found ? [] : filters, remedy: () => remedyOf({ ...series, by: filters.at(-1)[0], where: whereOf(filters.slice(0, -1)), ...knownTime(state) }), ...(found ?? series) };
 }
 
 /**
@@ -79,9 +97,9 @@ export async function filteredBreakdown(state, subtotal, key, signal) {
   const isOwn = ([label]) => expressionOf(totals, total, label) === subtotal.key;
   const others = filters.filter((filter) => !isOwn(filter));
   const found = counterOf(totals, total, key, others, subtotal.key);
-  const ask = { ns: total.ns, key, by: subtotal.ns, where: whereOf(others), limit: 10, ...timeOf(state) };
+  const ask = { ns: total.ns, key, by: subtotal.ns, where: whereOf(others), limit: 10, ...knownTime(state) };
   return { ns: found?.ns ?? subtotal.ns, key: found?.key ?? key, chosen: filters.find(isOwn)?.[1], missed: found ? [] : others,
-    remedy: () => get("v1/breakdown", ask).then(() => "", (error) => error.hint ?? error.message) };
+    remedy: () => remedyOf(ask) };
 }
 
 /** Likewise for a unique counter: the counter of the same members for another key. */
@@ -111,7 +129,7 @@ function filterForm(state, close) {
   const label = h("select", { name: "label", onchange: () => suggest() });
   const values = h("datalist", { id: "filter-values" });
   const value = h("input", { name: "value", list: values.id, autocomplete: "off", spellcheck: "false" });
-  const time = timeOf(state.period === "latest" ? { ...state, period: "30d" } : state);
+  const time = knownTime(state);
   let base;
 
   async function suggest() {

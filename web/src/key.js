@@ -103,7 +103,7 @@ export function keyView(state, { freshness }) {
     let found = null;
     element.replaceChildren(h("h1", {}, isStart ? "Find a key" : h("bdi", {}, keyText(key))),
       periodControls(isStart ? { ...state, where: null } : state,
-        finder(total === former ? [former, ...totals] : totals, total, state, isStart && ((text) => found.look(text)))));
+        finder(total === former ? [former, ...totals] : totals, total, state, isStart ? (text) => found.look(text) : null)));
     inner = found = isStart ? start(totals, total, state, element) : show(totals, total, key, state, element, freshness);
   }, (error) => element.replaceChildren(h("p", { class: "error" }, error.message)));
   return { element, redraw: () => inner?.redraw?.(), stop() { stopped = true; stopFirst(); inner?.stop(); } };

@@ -4,6 +4,7 @@ import { bars } from "./bars.js";
 import { get } from "./api.js";
 import { getWhole } from "./counts.js";
 import { h, svg } from "./dom.js";
+import { filteredBreakdown, filteredOrAll, missedWords } from "./filters.js";
 import { clock, count } from "./format.js";
 import { keepFresh } from "./live_update.js";
 import { panel } from "./panel.js";
@@ -51,9 +52,14 @@ export function minutesPanel(shown, view, linkOf) {
   }
 
   async function load(signal) {
-    const top = ({ key, subtotal }, exact) => get("v1/breakdown", { ns: subtotal.ns, key, limit: TOP, ...time }, exact);
+    const [all, ...lists] = await Promise.all([filteredOrAll(view, { ns: shown.total.ns, key: shown.key }, signal),
+      ...parts.map(({ key, subtotal }) => filteredBreakdown(view, subtotal, key, signal))]);
+    const unable = [all, ...lists].find(({ missed }) => missed.length);
+    p.why(missedWords(unable?.missed ?? []), unable?.remedy);
+    Object.assign(request.parameters, { ns: all.ns, key: all.key, sub: all.sub });
+    const top = ({ ns, key }, exact) => get("v1/breakdown", { ns, key, limit: TOP, ...time }, exact);
     try {
-      const replies = await getWhole((exact) => Promise.all([get(request.path, request.parameters, exact), ...parts.map((part) => top(part, exact))]), signal);
+      const replies = await getWhole((exact) => Promise.all([get(request.path, request.parameters, exact), ...lists.map((list) => top(list, exact))]), signal);
       if (replies) show(replies[0], replies.slice(1));
       else p.fail({ message: "The aggregator, which has the counts of these minutes, does not answer." });
     } catch (error) {
