@@ -257,6 +257,8 @@ export function chart({ label, zone, onZoom, lines: fixed }) {
     }
   });
 
+  plot.addEventListener("blur", () => u?.setCursor({ left: -10, top: -10 }));
+
   const observer = new ResizeObserver(() => {
     if (u && plot.clientWidth && plot.clientWidth !== u.width) u.setSize({ width: plot.clientWidth, height: HEIGHT * rem() });
   });

@@ -24,6 +24,7 @@ const RECENT = 8;
 const LOOKED_AT = 1000; // keys, of which those with the most events are shown
 const FOUND = 60;
 const TYPED = 150; // ms after the last letter
+const SEARCH_FRESH = 60000; // ms; a search may read a large archive
 
 const recentName = (ns) => `millrace-recent-${ns}`;
 const recents = (ns) => JSON.parse(localStorage.getItem(recentName(ns)) ?? "[]");
@@ -50,7 +51,7 @@ async function keysWith(total, text, signal) {
   const ask = async (parameters, words) => {
     const request = { path: "v1/lookup", parameters: { ns: total.ns, ...parameters, limit: LOOKED_AT } };
     const { rows, continuation } = await get(request.path, request.parameters, signal);
-    return { request, rows: rows.sort((a, b) => b.n - a.n), words: continuation ? `${words}; more keys follow, type more of the key` : words };
+    return { request, rows: rows.sort((a, b) => b.n - a.n), words: [words, continuation && "more keys follow, type more of the key"].filter(Boolean).join("; ") };
   };
   return ask({ contains: text }, "").catch((error) => {
     if (error.code !== "search-too-large") throw error;
@@ -145,7 +146,7 @@ function start(totals, total, state, element) {
     clearTimeout(typed);
     typed = setTimeout(() => {
       stop();
-      stop = keepFresh(FRESH, load, found.fail);
+      stop = keepFresh(text ? SEARCH_FRESH : FRESH, load, found.fail);
     }, TYPED);
   }, stop() {
     clearTimeout(typed);
