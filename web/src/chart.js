@@ -87,7 +87,11 @@ function options(width, rows, { zone, before, lines, isMany, onZoom, onCursor, e
   const many = rows().length > BARS_MAX;
   const step = stepOf(rows(), endOf);
   const isWhole = !lines && rows().every((row) => Number.isInteger(row.n ?? 0));
-  const gridlines = (low, high) => evenScale(Math.min(0, low ?? 0), Math.max(0, high ?? 0), (HEIGHT - 2) / 2.5, isWhole);
+  let gridlines = [0, 1]; // of the rows that are shown
+  const findGridlines = (u, low, high) => {
+    gridlines = evenScale(Math.min(0, low ?? 0), Math.max(0, high ?? 0), (HEIGHT - 2) / 2.5, isWhole);
+    return [gridlines[0], gridlines.at(-1)];
+  };
   return {
     width,
     height: HEIGHT * rem(),
@@ -97,11 +101,11 @@ function options(width, rows, { zone, before, lines, isMany, onZoom, onCursor, e
     scales: {
       // For a single row, uPlot's own bounds are years apart.
       x: { range: (u, low, high) => [low - step * 0.6, (rows().length === 1 ? low : high) + step * 0.6] },
-      y: { range: (u, low, high) => { const all = gridlines(low, high); return [all[0], all.at(-1)]; } },
+      y: { range: findGridlines },
     },
     axes: [
       { ...axis, grid: { show: false }, space: 4.5 * rem(), size: 2 * rem(), values: timeLabels(zone, step) },
-      { ...axis, ticks: { show: false }, space: 2.5 * rem(), size: 3.2 * rem(), splits: (u, axis, low, high) => gridlines(low, high), values: (u, values) => values.map((v) => compact(v)) },
+      { ...axis, ticks: { show: false }, space: 2.5 * rem(), size: 3.2 * rem(), splits: () => gridlines, values: (u, values) => values.map((v) => compact(v)) },
     ],
     series: lines ? [{}, ...lines.map((name, i) => ({ label: name, stroke: lineColour(i, isMany), width: isMany ? 1.5 : 2, dash: i === 2 && !isMany ? [5, 4] : undefined, points: { show: rows().length < 3 } }))] : [
       {},
