@@ -134,7 +134,8 @@ function start(totals, total, state, element) {
     shown = next;
     const rows = shown.rows.slice(0, asked ? FOUND : SUGGESTIONS);
     found.title(asked ? `Keys with “${asked.slice(0, 60)}”` : `Choose a ${name}`);
-    found.note(asked && rows.length ? `${count(rows.length)} of ${plural(shown.rows.length, "key", "keys")}, those with the most events first` : "", shown.words);
+    const some = rows.length < shown.rows.length ? `${count(rows.length)} of ` : "";
+    found.note(asked && rows.length ? `${some}${plural(shown.rows.length, "key", "keys")}, those with the most events first` : "", shown.words);
     found.show(rows.length ? listOf(rows) : asked ? h("p", { class: "muted" }, "No key contains this text.") : emptyHint(await configured(signal), state));
   }
 
