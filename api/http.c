@@ -190,6 +190,23 @@ static void handle_pipeline(struct http_request *req, void *ctx)
     pipeline_reply(((struct api *)ctx)->pipeline, req);
 }
 
+static void handle_manage(struct http_request *req, void *ctx)
+{
+    manage_reply(req, ((struct api *)ctx)->pipeline);
+}
+
+/* What the client may do, so that the page shows only this. */
+static void handle_access(struct http_request *req, void *ctx)
+{
+    struct buf out = {0};
+    (void)ctx;
+    http_print_access(req, &out);
+    buf_append_char(&out, '\n');
+    http_add_header_text(req, "Cache-Control", "no-store");
+    http_reply_buf(req, 200, "application/json", &out);
+    buf_free(&out);
+}
+
 static void handle_sql(struct http_request *req, void *ctx)
 {
     const struct api *api = ctx;
@@ -209,46 +226,59 @@ static void handle_rules(struct http_request *req, void *ctx)
     metrics_proxy_pass(((struct api *)ctx)->ruler, "ruler", req);
 }
 
+#define OF_COUNTS (HTTP_VIEW_OVERVIEW | HTTP_VIEW_KEY)
+
 const struct http_route api_routes[] = {
-    HTTP_ROUTE("/", HTTP_GET_, HTTP_ROUTE_OPEN, handle_page, NULL, "the web page, or this list"),
+    HTTP_ROUTE(
+        "/", HTTP_GET_, HTTP_ROUTE_OPEN | HTTP_ROUTE_FRAMED, handle_page, NULL, "the web page, or this list"),
     HTTP_ROUTE("/m.js", HTTP_GET_, HTTP_ROUTE_OPEN | HTTP_ROUTE_PUBLIC, handle_script, NULL,
         "the script with which a web site counts its visits"),
     HTTP_ROUTE("/app.js", HTTP_GET_, HTTP_ROUTE_OPEN, handle_page, NULL, NULL),
     HTTP_ROUTE("/app.css", HTTP_GET_, HTTP_ROUTE_OPEN, handle_page, NULL, NULL),
     HTTP_ROUTE("/icon.svg", HTTP_GET_, HTTP_ROUTE_OPEN, handle_page, NULL, NULL),
-    HTTP_ROUTE("/v1/live", HTTP_GET_, HTTP_ROUTE_NO_HEAD, handle_live, "stream from last if",
+    HTTP_ROUTE("/v1/live", HTTP_GET_, HTTP_ROUTE_NO_HEAD | HTTP_VIEW_LIVE, handle_live, "stream from last if",
         "stream=NAME&if=CONDITION: the lines of a stream as Server-Sent Events"),
-    HTTP_ROUTE("/v1/live/rate", HTTP_GET_, HTTP_ROUTE_NO_HEAD, handle_live_rate, "stream",
+    HTTP_ROUTE("/v1/live/rate", HTTP_GET_, HTTP_ROUTE_NO_HEAD | HTTP_VIEW_LIVE | HTTP_VIEW_OVERVIEW,
+        handle_live_rate, "stream",
         "once a second the number of new lines in a stream, or in all streams, as Server-Sent Events"),
-    HTTP_ROUTE("/v1/pipeline", HTTP_GET_, 0, handle_pipeline, "",
+    HTTP_ROUTE("/v1/pipeline", HTTP_GET_, HTTP_VIEW_PIPELINE | HTTP_VIEW_QUEUES, handle_pipeline, "",
         "health and statistics of all daemons, and the last hour"),
-    HTTP_ROUTE("/v1/series", HTTP_GET_, HTTP_ROUTE_CHECKS_KEYS, handle_series, NULL,
+    HTTP_ROUTE("/v1/manage", HTTP_GET_, HTTP_VIEW_QUEUES, handle_manage, "show url queue stream items from",
+        "show=buried&queue=: the buried messages of a queue; show=producers, cursors or subscribers of a "
+        "stream="),
+    HTTP_ROUTE("/v1/manage", HTTP_POST_, HTTP_ROUTE_NEEDS_TOKEN | HTTP_VIEW_QUEUES, handle_manage,
+        "act url queue stream id items for reader producer name",
+        "act=pause, empty, kick, edit, delete or release of a queue=; act=leave-out or delete-cursor of a "
+        "stream="),
+    HTTP_ROUTE("/v1/access", HTTP_GET_, HTTP_ROUTE_CHECKS_KEYS | HTTP_VIEWS, handle_access, "",
+        "what the client may do"),
+    HTTP_ROUTE("/v1/series", HTTP_GET_, HTTP_ROUTE_CHECKS_KEYS | OF_COUNTS, handle_series, NULL,
         "LABEL=KEY, or ns= and key=: counts by minute, hour, day, week or month"),
-    HTTP_ROUTE("/v1/breakdown", HTTP_GET_, HTTP_ROUTE_CHECKS_KEYS, handle_breakdown, NULL,
+    HTTP_ROUTE("/v1/breakdown", HTTP_GET_, HTTP_ROUTE_CHECKS_KEYS | OF_COUNTS, handle_breakdown, NULL,
         "LABEL=KEY&by=LABEL: the subtotals of a key, largest first"),
-    HTTP_ROUTE("/v1/compare", HTTP_GET_, HTTP_ROUTE_CHECKS_KEYS, handle_compare, NULL,
+    HTTP_ROUTE("/v1/compare", HTTP_GET_, HTTP_ROUTE_CHECKS_KEYS | OF_COUNTS, handle_compare, NULL,
         "a series, and the series of the period before or, with against=year, of the year before"),
-    HTTP_ROUTE("/v1/top", HTTP_GET_, HTTP_ROUTE_CHECKS_KEYS, handle_top, NULL,
+    HTTP_ROUTE("/v1/top", HTTP_GET_, HTTP_ROUTE_CHECKS_KEYS | OF_COUNTS, handle_top, NULL,
         "counter=LABEL: the largest keys of a counter"),
-    HTTP_ROUTE("/v1/quantile", HTTP_GET_, HTTP_ROUTE_CHECKS_KEYS, handle_quantile, NULL,
+    HTTP_ROUTE("/v1/quantile", HTTP_GET_, HTTP_ROUTE_CHECKS_KEYS | OF_COUNTS, handle_quantile, NULL,
         "LABEL=KEY&by=LABEL&q=0.5,0.95: quantiles of a subtotal by bucket(FIELD)"),
-    HTTP_ROUTE("/v1/uniques", HTTP_GET_, HTTP_ROUTE_CHECKS_KEYS, handle_uniques, NULL,
+    HTTP_ROUTE("/v1/uniques", HTTP_GET_, HTTP_ROUTE_CHECKS_KEYS | OF_COUNTS, handle_uniques, NULL,
         "LABEL=KEY&unit=: the numbers of different members by hour, day, week or month"),
-    HTTP_ROUTE("/v1/retention", HTTP_GET_, HTTP_ROUTE_CHECKS_KEYS, handle_retention, NULL,
+    HTTP_ROUTE("/v1/retention", HTTP_GET_, HTTP_ROUTE_CHECKS_KEYS | OF_COUNTS, handle_retention, NULL,
         "LABEL=KEY&unit=week: how many of the members first seen in a unit are seen in each later unit"),
-    HTTP_ROUTE("/v1/cohort", HTTP_GET_, HTTP_ROUTE_CHECKS_KEYS, handle_cohort, NULL,
+    HTTP_ROUTE("/v1/cohort", HTTP_GET_, HTTP_ROUTE_CHECKS_KEYS | OF_COUNTS, handle_cohort, NULL,
         "all=&any=&not=, each [PERIOD@]LABEL:KEY: the number of members in all sets of all=, in some set of "
         "any=, and in no set of not="),
     HTTP_ROUTE("/v1/sql", HTTP_GET_, HTTP_ROUTE_NEEDS_TOKEN | HTTP_ROUTE_NO_HEAD, handle_sql, "q",
         "the rows of a statement in SQL"),
-    HTTP_ROUTE("/v1/lookup", HTTP_GET_, 0, handle_lookup,
+    HTTP_ROUTE("/v1/lookup", HTTP_GET_, OF_COUNTS, handle_lookup,
         "prefix contains counter ns limit continuation format",
         "prefix=&contains=&counter=LABEL: the keys that begin with a text or contain a text"),
-    HTTP_ROUTE(
-        "/v1/counters", HTTP_GET_, HTTP_ROUTE_CHECKS_KEYS, handle_counters, "", "the configured counters"),
-    HTTP_ROUTE("/v1/freshness", HTTP_GET_, HTTP_ROUTE_CHECKS_KEYS, handle_freshness, "",
+    HTTP_ROUTE("/v1/counters", HTTP_GET_, HTTP_ROUTE_CHECKS_KEYS | HTTP_VIEWS, handle_counters, "",
+        "the configured counters"),
+    HTTP_ROUTE("/v1/freshness", HTTP_GET_, HTTP_ROUTE_CHECKS_KEYS | HTTP_VIEWS, handle_freshness, "",
         "age of the newest event and of complete counts, for each stream; the archive's age"),
-    HTTP_ROUTE("/v1/openapi.json", HTTP_GET_, HTTP_ROUTE_CHECKS_KEYS, handle_openapi, "",
+    HTTP_ROUTE("/v1/openapi.json", HTTP_GET_, HTTP_ROUTE_CHECKS_KEYS | HTTP_VIEWS, handle_openapi, "",
         "these endpoints as an OpenAPI 3.1 document"),
     HTTP_ROUTE("/v1/events", HTTP_POST_, HTTP_ROUTE_DECODES_BODY | HTTP_ROUTE_PUBLIC | HTTP_ROUTE_WRITES,
         events_post, "queue producer mark next all_or_none",
@@ -261,11 +291,11 @@ const struct http_route api_routes[] = {
     HTTP_ROUTE("/v1/incr", HTTP_GET_ | HTTP_POST_, HTTP_ROUTE_NO_HEAD | HTTP_ROUTE_WRITES, events_incr,
         "ns key sub n queue producer mark next",
         "ns=&key=: put n= events (default 1) that count under this key onto the local queue"),
-    HTTP_ROUTE("/api/v1/rules", HTTP_GET_ | HTTP_POST_, 0, handle_rules, NULL,
+    HTTP_ROUTE("/api/v1/rules", HTTP_GET_ | HTTP_POST_, HTTP_VIEW_METRICS, handle_rules, NULL,
         "the rules of the ruler and their alerts"),
-    HTTP_ROUTE("/api/v1/alerts", HTTP_GET_ | HTTP_POST_, 0, handle_rules, NULL,
+    HTTP_ROUTE("/api/v1/alerts", HTTP_GET_ | HTTP_POST_, HTTP_VIEW_METRICS, handle_rules, NULL,
         "the pending and firing alerts of the ruler"),
-    HTTP_ROUTE("/api/v1/*", HTTP_GET_ | HTTP_POST_, 0, handle_metrics, NULL,
+    HTTP_ROUTE("/api/v1/*", HTTP_GET_ | HTTP_POST_, HTTP_VIEW_METRICS, handle_metrics, NULL,
         "Prometheus' HTTP API over the metrics of metricdb"),
     HTTP_ROUTE("/reload", HTTP_GET_ | HTTP_POST_, HTTP_ROUTE_OPEN, archive_reload, "format",
         "open the archive's current generation, if the api reads the archive itself"),

@@ -12,6 +12,7 @@
 #include "api/uniques.h"
 #include "api/event_body.h"
 #include "api/page/live.h"
+#include "api/page/manage.h"
 #include "api/page/page.h"
 #include "api/page/pipeline.h"
 #include "api/page/script.h"

@@ -4,6 +4,7 @@
 #include "api/http.h"
 #include "base/io.h"
 #include "config/peers.h"
+#include "http/server/http_origin.h"
 
 #include <malloc.h>
 #include <stdlib.h>
@@ -47,6 +48,15 @@ static const struct option_row options[] = {
     {.name = "page_dir",
         .type = OPTION_STRING,
         .help = "directory with the web page's files (default: share/millrace/page of the installation)"},
+    {.name = "embed_origins",
+        .type = OPTION_STRING,
+        .help = "origins whose pages may show the web page in a frame with embed=1, such as "
+                "https://shop.example, "
+                "separated by commas; *: any (default: none)"},
+    {.name = "queues",
+        .type = OPTION_STRING,
+        .help = "addresses of further simplequeues that the web page shows and changes, separated by commas "
+                "(default: none); they have the token of queue_token_file"},
     {.name = "upstream_timeout",
         .type = OPTION_DURATION,
         .fallback = "20s",
@@ -163,6 +173,12 @@ static int api_check(struct options *o, struct error *error)
         r = options_set_default(o, "max_buffered", MAX_BUFFERED, error);
     if (r == 0 && !is_path(options_text(o, "public_path")))
         r = options_refuse(o, "public_path", error, "it must be a path such as /p");
+    const char *origins = options_text(o, "embed_origins");
+    if (r == 0 && origins && (!http_origin_list_valid(origins) || strpbrk(origins, ";'")))
+        r = options_refuse(o, "embed_origins", error,
+            "must be a list of origins such as https://shop.example, without a path, separated by commas");
+    if (r == 0 && options_text(o, "queues") && replicas_read(options_text(o, "queues"), NULL, &wrong) != 0)
+        r = options_refuse(o, "queues", error, "%s", wrong.text);
     if (r == 0 && options_bool(o, "sql") && !options_text(o, "auth_token_file") &&
         !options_text(o, "tokens_file"))
         r = options_refuse(o, "sql", error, "it needs auth_token_file or tokens_file");
@@ -358,6 +374,18 @@ static int add_peer(struct daemon *d, struct pipeline_config *config, const char
     return add_member(d, config, name, "", peer_url(o, name), options_text(o, token_file), error);
 }
 
+/* Adds the queues of other hosts, which have the token of this pipeline's queue. */
+static int add_queues(struct daemon *d, struct pipeline_config *config, struct error *error)
+{
+    struct options *o = daemon_options(d);
+    const char *rest = options_text(o, "queues"), *token_file = options_text(o, "queue_token_file");
+    struct bytes url;
+    int status = 0;
+    while (status == 0 && bytes_next_word(&rest, " ,\t", &url))
+        status = add_member(d, config, "simplequeue", "", options_keep(o, url), token_file, error);
+    return status;
+}
+
 /* Opens the objects that only the web page needs. */
 static int open_page(struct daemon *d, struct api *api, struct error *error)
 {
@@ -370,7 +398,7 @@ static int open_page(struct daemon *d, struct api *api, struct error *error)
         .run_file = options_text(o, "run_file"),
         .daemon = d,
         .readiness = api->readiness};
-    api->page = page_open(options_text(o, "page_dir"), error);
+    api->page = page_open(options_text(o, "page_dir"), options_text(o, "embed_origins"), error);
     if (!api->page)
         return EX_CONFIG;
     api->pubsub = daemon_client_new(d, options_text(o, "pubsub_token_file"),
@@ -396,6 +424,8 @@ static int open_page(struct daemon *d, struct api *api, struct error *error)
         for (size_t k = 0; status == 0 && k < r->n; k++)
             status = add_member(d, &members, "sortdb", c->name, r->list[k].url, c->sortdb_token_file, error);
     }
+    if (status == 0)
+        status = add_queues(d, &members, error);
     if (status == 0)
         status = add_peer(d, &members, "spamfilter", "spamfilter_token_file", error);
     if (status == 0)

@@ -18,15 +18,16 @@ static const struct page_file {
 };
 #define FILES (sizeof files / sizeof *files)
 
-static const char policy[] =
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+#define POLICY                                                                                               \
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "    \
+    "base-uri 'none'; form-action 'none'; frame-ancestors "
 
 struct page {
     struct content {
         struct buf text, packed;
         struct etag_file file;
     } contents[FILES];
+    struct buf embedded; /* the policy for embed=1 */
     bool has_files;
 };
 
@@ -62,10 +63,25 @@ static void append_own_directory(struct buf *out)
     buf_append_char(out, '\0');
 }
 
-struct page *page_open(const char *directory, struct error *error)
+/* Appends the policy that permits frames on pages of these origins. */
+static void append_policy(const char *origins, struct buf *out)
+{
+    struct bytes origin;
+    buf_append_str(out, POLICY);
+    if (!origins || !*origins)
+        buf_append_str(out, "'none'");
+    while (bytes_next_word(&origins, ", ", &origin)) {
+        buf_append_bytes(out, origin);
+        buf_append_char(out, ' ');
+    }
+    buf_append_char(out, '\0');
+}
+
+struct page *page_open(const char *directory, const char *embed_origins, struct error *error)
 {
     struct page *p = mem_zalloc(sizeof *p);
     struct buf own = {0};
+    append_policy(embed_origins, &p->embedded);
     append_own_directory(&own);
     p->has_files = read_files(p, directory ? directory : own.ptr);
     if (!p->has_files && directory) {
@@ -86,6 +102,7 @@ void page_free(struct page **pp)
         buf_free(&p->contents[i].text);
         buf_free(&p->contents[i].packed);
     }
+    buf_free(&p->embedded);
     free(p);
     *pp = NULL;
 }
@@ -105,6 +122,7 @@ static void reply_missing(struct http_request *req)
 void page_reply(const struct page *p, struct http_request *req)
 {
     size_t i = 0;
+    struct bytes embed;
     while (i < FILES && strcmp(files[i].path, http_path(req)) != 0)
         i++;
     if (i == 0 && !accepts_html(req)) {
@@ -115,7 +133,8 @@ void page_reply(const struct page *p, struct http_request *req)
         reply_missing(req);
         return;
     }
-    http_add_header_text(req, "Content-Security-Policy", policy);
+    bool is_embedded = i == 0 && http_param(req, "embed", &embed) && bytes_equal_str(embed, "1");
+    http_add_header_text(req, "Content-Security-Policy", is_embedded ? p->embedded.ptr : POLICY "'none'");
     http_add_header_text(req, "Referrer-Policy", "no-referrer");
     if (i == 0)
         http_add_header_text(req, "Vary", "Accept");

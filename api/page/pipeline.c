@@ -323,6 +323,16 @@ void pipeline_free(struct pipeline **pp)
     *pp = NULL;
 }
 
+const struct pipeline_member *pipeline_find(const struct pipeline *p, const char *name, struct bytes url)
+{
+    for (size_t i = 0; i < p->n; i++) {
+        const struct pipeline_member *m = &p->members[i].is;
+        if (strcmp(m->name, name) == 0 && (!url.ptr || bytes_equal_str(url, m->url)))
+            return m;
+    }
+    return NULL;
+}
+
 static void append_history(const struct pipeline *p, struct buf *out)
 {
     const char *comma = "";

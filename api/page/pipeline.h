@@ -22,8 +22,8 @@
 
 #define PIPELINE_REST 10 /* seconds */
 
-/* The daemons before the cells, and nats_to_pubsub, pubsub, an aggregator and the sortdbs of each cell. */
-#define PIPELINE_MEMBERS_MAX (PEERS + (3 + REPLICAS_MAX) * CELLS_MAX)
+/* The daemons before the cells, further queues, and nats_to_pubsub, pubsub, an aggregator and the sortdbs of each cell. */
+#define PIPELINE_MEMBERS_MAX (PEERS + REPLICAS_MAX + (3 + REPLICAS_MAX) * CELLS_MAX)
 
 struct daemon;
 struct event_base;
@@ -44,6 +44,8 @@ struct pipeline_config {
 };
 struct pipeline *pipeline_new(const struct pipeline_config *config);
 void pipeline_free(struct pipeline **p);
+/* Returns the daemon with this name and address; without an address, the first daemon with this name. NULL: none. */
+const struct pipeline_member *pipeline_find(const struct pipeline *p, const char *name, struct bytes url);
 /* Answers GET /v1/pipeline: {"time":T,"daemons":[{"name","url","state","detail","stats"}],"run":RUN_FILE,
  * "history":[{"t","queued","delivered","published","counted","rejected","lag","reads","queries"}]}. A daemon's
  * state is "ready", "not ready", "unreachable", or "unknown" before the first poll. `stats` is the daemon's own

@@ -129,7 +129,8 @@ class Driver:
 class Page(PageCase):
     counters = {"test_old_events": DEEP, "test_a_website": website(), "test_unique_members": VISITORS, "test_values": VALUES}
     api = {"test_a_website": {"public_path": "/p"}}
-    sections = {"test_metrics": {"metricdb": {"port": 0, "block": "1s", "resolution": "1s"}, "scraper": {"port": 0, "interval": "1s"}}}
+    sections = {"test_metrics": {"metricdb": {"port": 0, "block": "1s", "resolution": "1s"}, "scraper": {"port": 0, "interval": "1s"}},
+                "test_queues_and_sharing": {"simplequeue": {"allow_exit": "yes"}}}
     driver = Driver()
 
     def setUp(self):
@@ -216,6 +217,18 @@ class Page(PageCase):
                                "--auth-token-file=" + self.path("token"),
                                *("--%s-url=%s" % (name, self.pipeline.daemon_url(name)) for name in ("aggregator", "pubsub"))).url
         self.check("asks for a token until it is right", token="right")
+
+    def test_queues_and_sharing(self):
+        expected = self.put_recent()
+        parent, tokens = "http://shop.example", self.write("tokens", "viewer read VIEWER\noperator read,admin OPERATOR\nwriter write WRITER\n"
+                                                           "shared read SHARED keys=u|bitly views=key\n")
+        os.chmod(tokens, 0o600)
+        api = self.start("api", "--config", self.path("pipeline.conf"), "--archive=" + self.path("data", "archive"), "--tokens-file=" + tokens,
+                         "--embed-origins=" + parent, "--queue-url=" + self.pipeline.daemon_url("simplequeue"),
+                         *("--%s-url=%s" % (name, self.pipeline.daemon_url(name)) for name in ("aggregator", "pubsub")))
+        self.base = api.url
+        self.check("shows and changes queues", "chooses columns and counts a field", "opens a shared view and a frame", "says that pubsub hangs",
+                   viewer="VIEWER", operator="OPERATOR", writer="WRITER", shared="SHARED", tokens=tokens, api_pid=api.pid, parent=parent, **expected)
 
     def test_by_hand(self):
         self.put_recent()

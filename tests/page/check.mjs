@@ -12,6 +12,7 @@ import { createRequire } from "node:module";
 import { createInterface } from "node:readline";
 import { metricsChecks } from "./metrics.mjs";
 import { pipelineChecks } from "./pipeline.mjs";
+import { queuesChecks } from "./queues.mjs";
 import { ORDERS, settled, shiftsOf } from "./shifts.mjs";
 
 const settings = JSON.parse(process.argv[2]);
@@ -76,7 +77,8 @@ const holds = (page, condition, argument) => page.waitForFunction(condition, arg
 
 const number = (text) => Number(text.replace(/[^0-9]/g, ""));
 const post = async (...events) => {
-  const reply = await fetch(`${task.base}/v1/events`, { method: "POST", body: events.map((e) => JSON.stringify(e)).join("\n") });
+  const headers = task.writer ? { Authorization: `Bearer ${task.writer}` } : {};
+  const reply = await fetch(`${task.base}/v1/events`, { method: "POST", headers, body: events.map((e) => JSON.stringify(e)).join("\n") });
   assert.equal(reply.status, 200, await reply.text());
 };
 const daemon = (name) => JSON.parse(fs.readFileSync(task.run_file, "utf8")).daemons[name];
@@ -1165,7 +1167,7 @@ const checks = {
   },
 };
 
-Object.assign(checks, pipelineChecks({ open, close }), metricsChecks({ open, close, visit, holds, query, daemon, HOSTILE }));
+Object.assign(checks, queuesChecks({ open, close, post, daemon, query, until, HOSTILE, taskOf: () => task }), pipelineChecks({ open, close }), metricsChecks({ open, close, visit, holds, query, daemon, HOSTILE }));
 
 /** Whether it has failed. */
 async function run(name) {

@@ -12,13 +12,27 @@ export class ApiError extends Error {
   }
 }
 
-export const hasToken = () => Boolean(sessionStorage.getItem(TOKEN));
-export const setToken = (token) => sessionStorage.setItem(TOKEN, token);
+/** A page in a frame may have no storage: then the token is only in memory. */
+let token = "";
+try {
+  token = sessionStorage.getItem(TOKEN) ?? "";
+} catch { /* see above */ }
 
-function headers() {
-  const token = sessionStorage.getItem(TOKEN);
-  return token ? { Authorization: `Bearer ${token}` } : {};
+export const hasToken = () => Boolean(token);
+export function setToken(next) {
+  token = next;
+  try {
+    sessionStorage.setItem(TOKEN, next);
+  } catch { /* see above */ }
 }
+
+// A shared link has its token after the #, which browsers send to no server. It leaves the address at once.
+if (location.hash.startsWith("#token=")) {
+  setToken(decodeURIComponent(location.hash.slice("#token=".length)));
+  history.replaceState(null, "", location.pathname + location.search);
+}
+
+const headers = () => (token ? { Authorization: `Bearer ${token}` } : {});
 
 /** The address of a request, relative to the page, so that a proxy may serve it below any path. */
 export function target(path, parameters = {}) {
@@ -29,12 +43,12 @@ export function target(path, parameters = {}) {
   return path + (text ? `?${text}` : "");
 }
 
-async function open(address, signal, accept) {
+async function open(address, signal, accept, init) {
   let reply;
-  if (!TOKEN_BYTES.test(sessionStorage.getItem(TOKEN) ?? "")) throw new ApiError(401, null, "The token is not one.");
+  if (!TOKEN_BYTES.test(token)) throw new ApiError(401, null, "The token is not one.");
   try {
     // The API lets past units be cached for a minute; the page shows late events at once, and unchanged answers cost no body.
-    reply = await fetch(address, { signal, cache: "no-cache", headers: { ...headers(), Accept: accept } });
+    reply = await fetch(address, { signal, cache: "no-cache", headers: { ...headers(), Accept: accept }, ...init });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new ApiError(0, null, "The API does not answer.");
@@ -53,6 +67,12 @@ export async function get(path, parameters, signal) {
     if (error.name === "AbortError") throw error;
     throw new ApiError(0, null, "The API's answer is incomplete.");
   }
+}
+
+/** A request that changes something. Its token is in a header, so another page cannot send it. */
+export async function post(path, parameters, body) {
+  const reply = await open(target(path, parameters), undefined, "application/json, application/problem+json", { method: "POST", body });
+  return reply.json();
 }
 
 /** An event of a stream of Server-Sent Events: {data, id}, or {warning}; null without data, and for a gap. */
@@ -88,16 +108,16 @@ export async function events(path, parameters, signal, onOpen, onEvents) {
 /** What `millrace forget` leaves of a line. */
 const ERASED = /^\{\} +$/;
 
-/** Calls onLines(lines, offset, warning) with arrays of lines as they arrive. The offset is that after the last line, if any. */
+/** Calls onLines(lines, offset, warning, offsets) with arrays of lines as they arrive. The offsets are those after the lines. */
 export const follow = (parameters, signal, onOpen, onLines) => events("v1/live", parameters, signal, onOpen, (found) => {
   const lines = found.filter((event) => !event.warning);
-  onLines(lines.map((event) => event.data).filter((line) => !ERASED.test(line)), lines.length ? parseInt(lines.at(-1).id, 10) : undefined,
-    found.find((event) => event.warning)?.warning);
+  const offset = (event) => parseInt(event.id, 10);
+  const kept = lines.filter((event) => !ERASED.test(event.data));
+  onLines(kept.map((event) => event.data), lines.length ? offset(lines.at(-1)) : undefined, found.find((event) => event.warning)?.warning, kept.map(offset));
 });
 
 /** A command that asks the same. */
 export function curl(path, parameters) {
   const address = new URL(target(path, parameters), document.baseURI).href;
-  const token = sessionStorage.getItem(TOKEN) ? " -H 'Authorization: Bearer TOKEN'" : "";
-  return `curl${token} '${address.replaceAll("'", "%27")}'`;
+  return `curl${token ? " -H 'Authorization: Bearer TOKEN'" : ""} '${address.replaceAll("'", "%27")}'`;
 }

@@ -4,9 +4,11 @@ import { follow } from "./api.js";
 import { configured } from "./counters.js";
 import { h, select } from "./dom.js";
 import { emptyHint } from "./empty.js";
+import { fieldsOf, minuteCounts, pathsOf, textOf } from "./fields.js";
 import { count, plural } from "./format.js";
 import { keepFresh } from "./live_update.js";
 import { statsOf, streamsOf, watchPipeline } from "./pipeline_data.js";
+import { watchRate } from "./rate.js";
 import { share } from "./share.js";
 import { go, note as noteChoice } from "./state.js";
 
@@ -18,6 +20,9 @@ const DRAW_EVERY = 200; // ms
 const LINES_A_SECOND = 2000; // more are sampled
 const LINE_SHOWN = 4000; // characters
 const NAME = /("(?:[^"\\]|\\.)*"\s*:)/; // of a member in JSON
+const CELL_SHOWN = 200; // characters
+const EXAMINED = 50; // new lines, for their fields
+const REPLAY = 2000; // ms after which lines are new if the end of the stream is not known
 
 /** The text of the filter if it is a condition, which the API reads; undefined: it is a text that lines contain. */
 const conditionOf = (text) => (/[=<>~]|\bin\s*\(/.test(text) ? text : undefined);
@@ -28,8 +33,28 @@ function lineOf(line) {
   return h("li", {}, h("code", {}, parts.map((part, i) => (i % 2 ? h("span", { class: "name" }, part) : part)), line.length > LINE_SHOWN ? "…" : ""));
 }
 
+/** The line as a row of the chosen columns. */
+function rowOf(line, columns) {
+  const fields = fieldsOf(line);
+  return h("tr", { title: line.slice(0, LINE_SHOWN) }, columns.map((path) => {
+    const text = textOf(fields.get(path));
+    return h("td", {}, h("bdi", {}, text.length > CELL_SHOWN ? `${text.slice(0, CELL_SHOWN)}…` : text));
+  }));
+}
+
+/** The paths in the address, between commas that are not in brackets. */
+const listOf = (text) => (text ? text.split(/,(?![^[]*\])/) : []);
+
 export function liveView(state) {
-  const list = h("ol", { class: "lines", tabindex: "0", "aria-label": "Lines, newest first" });
+  const lines = h("ol", { class: "lines", tabindex: "0", "aria-label": "Lines, newest first" });
+  const rows = h("tbody");
+  const heads = h("tr");
+  const grid = h("div", { class: "lines scroll", tabindex: "0", role: "region", "aria-label": "Lines, newest first", hidden: true }, h("table", {}, h("thead", {}, heads), rows));
+  const rate = h("p", { class: "muted rate" }, "–");
+  const fields = h("fieldset", {}, h("legend", { class: "visually-hidden" }, "Columns"));
+  const picker = h("details", { class: "columns" }, h("summary", {}, "Columns"), fields);
+  const countBy = h("span", { class: "count-by" });
+  const counted = h("div");
   const note = h("p", { class: "muted received", role: "status" }, "Waiting for lines…");
   const hint = h("div");
   const choose = h("span", { class: "stream" }, select("Stream", "stream", [["", "…"]])); // takes the place until the streams are known
@@ -47,11 +72,18 @@ export function liveView(state) {
     pause.textContent = paused ? "Continue" : "Pause";
   } }, "Pause");
   const element = h("div", {}, h("h1", { class: "visually-hidden" }, "Live"),
-    h("form", { class: "controls", onsubmit: (event) => event.preventDefault() }, choose, h("label", { class: "find" }, h("span", {}, "Filter"), filter, filterNote), pause,
+    h("form", { class: "controls", onsubmit: (event) => event.preventDefault() }, choose, h("label", { class: "find" }, h("span", {}, "Filter"), filter, filterNote), picker, countBy, pause, rate,
       share({ name: "lines", request: () => ({ path: "v1/live", parameters: beginning() }),
-        rows: () => [["line"], ...[...list.querySelectorAll("code")].map((code) => [code.textContent])] })),
-    note, list, hint);
+        rows: () => (columns.length ? [columns, ...matching().map((line) => columns.map((path) => textOf(fieldsOf(line).get(path))))]
+          : [["line"], ...matching().map((line) => [line])]) })),
+    note, counted, lines, grid, hint);
   let chosen = state.stream;
+  let columns = listOf(state.columns);
+  let paths = []; // of the fields that the lines have
+  let counts = null; // of the last minute
+  let isSample = false;
+  let replayed = 0; // lines up to this offset came before the count of the last minute began
+  let newest = 0; // offset
   let condition = conditionOf(filter.value);
   let typing;
   let waiting = [];
@@ -73,7 +105,10 @@ export function liveView(state) {
     seen = [];
     waiting = [];
     total = 0;
-    list.replaceChildren();
+    lines.replaceChildren();
+    rows.replaceChildren();
+    replayed = Math.max(replayed, newest);
+    startCounting(state.count);
     note.textContent = "Waiting for lines…";
     stopFollowing();
     if (chosen !== undefined) start();
@@ -89,19 +124,23 @@ export function liveView(state) {
       let began = performance.now();
       let inSecond = 0;
       let sampled = false;
-      await follow({ stream, ...place, if: only }, second.signal, works, (lines, offset, warning) => {
+      await follow({ stream, ...place, if: only }, second.signal, works, (fresh, offset, warning, offsets) => {
         if (warning) showFilterNote(warning);
-        if (offset !== undefined) place = { from: offset }; // a new connection goes on where this one has ended
+        if (offset !== undefined) {
+          place = { from: offset }; // a new connection goes on where this one has ended
+          newest = offset;
+        }
         if (performance.now() - began > 1000) {
           began = performance.now();
           inSecond = 0;
         }
-        inSecond += lines.length;
-        total += lines.length;
-        waiting.push(...lines.slice(-KEPT));
+        inSecond += fresh.length;
+        total += fresh.length;
+        if (counts) fresh.forEach((line, i) => offsets[i] > replayed && matches(line) && counts.add(line));
+        waiting.push(...fresh.slice(-KEPT));
         waiting.splice(0, waiting.length - KEPT);
         if (inSecond > LINES_A_SECOND) {
-          sampled = true;
+          sampled = isSample = true;
           second.abort();
         }
       }).catch((error) => {
@@ -119,14 +158,53 @@ export function liveView(state) {
   const matches = (line) => Boolean(condition) || line.includes(filter.value);
 
   function showNote() {
-    const shown = condition ? `The last ${plural(list.childElementCount, "line", "lines")} for which the condition is true`
-      : `${count(list.childElementCount)} of the last ${plural(seen.length, "line", "lines")}${!filter.value ? "" : list.childElementCount === 1 ? " contains the text" : " contain the text"}`;
+    const n = (columns.length ? rows : lines).childElementCount;
+    const shown = condition ? `The last ${plural(n, "line", "lines")} for which the condition is true`
+      : `${count(n)} of the last ${plural(seen.length, "line", "lines")}${!filter.value ? "" : n === 1 ? " contains the text" : " contain the text"}`;
     note.textContent = `${shown}; ${plural(total, "line", "lines")} received. Above ${count(LINES_A_SECOND)} lines a second the page shows a sample.`;
   }
 
+  const matching = () => seen.filter(matches);
+  const elementsOf = (some) => some.filter(matches).map((line) => (columns.length ? rowOf(line, columns) : lineOf(line)));
+
   function refill() {
-    list.replaceChildren(...seen.filter(matches).map(lineOf));
+    const place = columns.length ? rows : lines;
+    lines.replaceChildren();
+    heads.replaceChildren(...columns.map((path) => h("th", { scope: "col" }, h("bdi", {}, path))));
+    place.replaceChildren(...elementsOf(seen));
+    lines.hidden = columns.length > 0;
+    grid.hidden = !columns.length;
     if (seen.length) showNote();
+  }
+
+  function chooseColumn(path, isChosen) {
+    columns = isChosen ? [...columns, path] : columns.filter((each) => each !== path);
+    noteChoice({ columns: columns.join(",") });
+    refill();
+  }
+
+  function startCounting(path) {
+    state.count = path;
+    counts = path ? minuteCounts(path, (only) => {
+      filter.value = [condition && `(${condition})`, only].filter(Boolean).join(" and ");
+      filter.dispatchEvent(new Event("input"));
+    }) : null;
+    counted.replaceChildren(counts?.element ?? "");
+    counts?.draw(isSample);
+  }
+
+  /** Offers the fields of the lines as columns and to count by. */
+  function offerFields(fresh) {
+    const next = pathsOf(fresh.slice(0, EXAMINED), [...columns, ...(state.count ? [state.count] : []), ...paths]);
+    if (next.length === paths.length) return;
+    if (picker.contains(document.activeElement) || countBy.contains(document.activeElement)) return; // not while one is chosen
+    paths = next;
+    fields.replaceChildren(fields.firstChild, ...paths.map((path) => h("label", {}, h("input", { type: "checkbox", value: path, checked: columns.includes(path),
+      onchange: (event) => chooseColumn(path, event.target.checked) }), " ", h("bdi", {}, path))));
+    countBy.replaceChildren(select("Count a minute", "count", [["", "Nothing"], ...paths.map((path) => [path])], state.count ?? "", (path) => {
+      noteChoice({ count: path });
+      startCounting(path);
+    }));
   }
 
   const timer = setInterval(() => {
@@ -135,15 +213,37 @@ export function liveView(state) {
     waiting = [];
     seen = [...fresh, ...seen].slice(0, KEPT);
     hint.replaceChildren();
-    list.prepend(...fresh.filter(matches).map(lineOf));
-    while (list.childElementCount > KEPT) list.lastElementChild.remove();
+    const place = columns.length ? rows : lines;
+    place.prepend(...elementsOf(fresh));
+    while (place.childElementCount > KEPT) place.lastElementChild.remove();
+    offerFields(fresh);
     showNote();
   }, DRAW_EVERY);
+  const countTimer = setInterval(() => counts?.draw(isSample), 1000);
 
   async function showHint(isEmpty) {
     const counters = isEmpty && await configured();
     if (!isEmpty || total) hint.replaceChildren();
     else if (!hint.firstChild) hint.append(emptyHint(counters, { period: "all" }, "The stream has no lines yet."));
+  }
+
+  /** pubsub sends a number each second, also without lines. Without one the connection hangs. */
+  let stopRate = () => {};
+  function watch() {
+    stopRate();
+    stopRate = watchRate((n) => { rate.textContent = n === null ? "–" : `${count(Math.round(n))} lines/s`; }, () => rate.replaceChildren(),
+      { stream: chosen, silence: "pubsub has not answered for 3 seconds: new lines do not arrive." });
+  }
+
+  function openStream(name, end) {
+    chosen = name;
+    replayed = end;
+    stopFollowing();
+    start();
+    watch();
+    startCounting(state.count);
+    refill();
+    offerFields([]);
   }
 
   let streams = "";
@@ -153,10 +253,15 @@ export function liveView(state) {
     if (names.join() === streams || !names.length) return;
     streams = names.join();
     const name = names.includes(state.stream) ? state.stream : names[0];
-    chosen = name;
     choose.replaceChildren(select("Stream", "stream", names.map((n) => [n]), name, (stream) => go({ stream })));
-    stopFollowing();
-    start();
-  }, (error) => note.replaceChildren(error.message));
-  return { element, stop() { clearInterval(timer); clearTimeout(typing); stopFollowing(); stopPipeline(); } };
+    openStream(name, Number(statsOf(pipeline, "pubsub").streams[name].end));
+  }, (error) => { // a shared link may show a stream, but not the pipeline
+    if (!state.stream || error.status !== 403) {
+      note.replaceChildren(error.message);
+      return;
+    }
+    openStream(state.stream, Infinity);
+    setTimeout(() => { replayed = newest; }, REPLAY);
+  });
+  return { element, stop() { clearInterval(timer); clearInterval(countTimer); stopRate(); clearTimeout(typing); stopFollowing(); stopPipeline(); } };
 }

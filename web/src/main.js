@@ -10,10 +10,15 @@ import { overview } from "./overview.js";
 import { pipelineView } from "./pipeline.js";
 import { daemonOf, startPipeline, watchPipeline } from "./pipeline_data.js";
 import { problems } from "./problems.js";
+import { queuesView } from "./queues.js";
+import { shareView } from "./share_view.js";
 import { address, onChange, read, zoneOf } from "./state.js";
 
-const VIEWS = { overview: ["Overview", overview], key: ["Keys", keyView], live: ["Live", liveView], pipeline: ["Pipeline", pipelineView],
+const VIEWS = { overview: ["Overview", overview], key: ["Keys", keyView], live: ["Live", liveView], queues: ["Queues", queuesView], pipeline: ["Pipeline", pipelineView],
   metrics: ["Metrics", metricsView] };
+/** A frame on another page shows one view and changes nothing. */
+const isEmbedded = read().embed === "1";
+const EMBEDDED = ["overview", "key", "live"];
 const THEMES = ["system", "light", "dark"];
 const THEME = "millrace-theme";
 
@@ -49,7 +54,7 @@ function showTrouble() {
 
 function showView() {
   const state = read();
-  const name = Object.hasOwn(VIEWS, state.view) ? state.view : "overview";
+  const name = Object.hasOwn(VIEWS, state.view) && (!isEmbedded || EMBEDDED.includes(state.view)) ? state.view : "overview";
   const top = scrollY;
   const held = byId("view").contains(document.activeElement) ? document.activeElement : null;
   current?.stop();
@@ -75,6 +80,8 @@ function setTheme(theme) {
   current?.redraw?.();
 }
 
+document.documentElement.classList.toggle("embedded", isEmbedded);
+byId("share").addEventListener("click", shareView);
 byId("theme").addEventListener("click", () => setTheme(THEMES[(THEMES.indexOf(localStorage.getItem(THEME) ?? "system") + 1) % THEMES.length]));
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => current?.redraw?.());
 setTheme(THEMES.find((theme) => theme === localStorage.getItem(THEME)) ?? "system");

@@ -11,7 +11,7 @@ const SILENCE = 3000; // ms
  * Calls show(rate) every second, and show(null) while the rate is not known, until the returned function is called. A hidden tab has
  * no connection, because a browser allows few to one host.
  */
-export function watchRate(show, onError) {
+export function watchRate(show, onError, { stream, silence = `The number of events a second has not arrived for ${SILENCE / 1000} seconds.` } = {}) {
   return keepFresh(AGAIN, async (outer, works) => {
     if (document.hidden) return;
     const connection = new AbortController();
@@ -28,7 +28,7 @@ export function watchRate(show, onError) {
     document.addEventListener("visibilitychange", end, once);
     wait();
     try {
-      await events("v1/live/rate", {}, connection.signal, works, (found) => {
+      await events("v1/live/rate", { stream }, connection.signal, works, (found) => {
         wait();
         recent.push(...found.map((event) => JSON.parse(event.data)));
         recent.splice(0, recent.length - OVER);
@@ -36,7 +36,7 @@ export function watchRate(show, onError) {
         show(sum("lines") / sum("seconds"));
       });
     } catch (error) {
-      if (isSilent) throw new ApiError(503, null, `The number of events a second has not arrived for ${SILENCE / 1000} seconds.`);
+      if (isSilent) throw new ApiError(503, null, silence);
       if (outer.aborted || !connection.signal.aborted) throw error;
     } finally {
       clearTimeout(timer);

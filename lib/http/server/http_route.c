@@ -95,9 +95,11 @@ static enum http_refusal judge_origin(const struct http_request *req)
     struct bytes rest, host = target_host(req, &rest);
     enum http_refusal refusal =
         host.ptr ? http_origin_judge(host, BYTES_NONE, BYTES_NONE, s->allowed_hosts) : HTTP_REFUSED_NOT;
-    /* A link on a page of any origin may lead to an open route. */
-    bool is_link = (req->endpoint->row->flags & HTTP_ROUTE_OPEN) &&
-                   bytes_equal_str(http_header(req, "Sec-Fetch-Dest"), "document");
+    /* A link on a page of any origin may lead to an open route, and a frame to a framed one. */
+    struct bytes use = http_header(req, "Sec-Fetch-Dest");
+    unsigned flags = req->endpoint->row->flags;
+    bool is_link = ((flags & HTTP_ROUTE_OPEN) && bytes_equal_str(use, "document")) ||
+                   ((flags & HTTP_ROUTE_FRAMED) && bytes_equal_str(use, "iframe"));
     return refusal ? refusal
                    : http_origin_judge(http_header(req, "Host"),
                          is_link ? BYTES_NONE : http_header(req, "Origin"),
@@ -147,6 +149,8 @@ static enum http_refusal judge_scopes(struct http_request *req, unsigned flags)
         return HTTP_REFUSED_TOKEN_RATE;
     if (!http_token_has_scope(req->token, scope))
         return HTTP_REFUSED_SCOPE;
+    if (!http_token_may_open(req->token, flags & HTTP_VIEWS))
+        return HTTP_REFUSED_VIEW;
     bool shows_keys = scope != HTTP_SCOPE_WRITE && !(flags & HTTP_ROUTE_CHECKS_KEYS);
     return shows_keys && http_token_is_limited(req->token) ? HTTP_REFUSED_KEYS : HTTP_REFUSED_NOT;
 }
@@ -193,6 +197,23 @@ static enum http_refusal judge_access(struct http_request *req)
 bool http_is_admin(const struct http_request *req)
 {
     return req->is_admin;
+}
+
+const char *http_client_name(const struct http_request *req)
+{
+    if (req->token)
+        return http_token_name(req->token);
+    return req->is_admin && req->conn->server->auth_token ? "auth_token_file" : "";
+}
+
+void http_print_access(const struct http_request *req, struct buf *out)
+{
+    if (req->token)
+        http_token_print(req->token, out);
+    else
+        buf_printf(out,
+            "{\"token\":\"%s\",\"scopes\":[\"read\",\"write\"%s],\"views\":null,\"has_keys\":false}",
+            http_client_name(req), req->is_admin ? ",\"admin\"" : "");
 }
 
 bool http_may_see(const struct http_request *req, struct bytes ns, struct bytes key)
@@ -388,6 +409,9 @@ static const struct refusal {
     [HTTP_REFUSED_KEYS] = {403, "forbidden",
         "the token may see only some keys, and this endpoint shows others",
         "see keys= in the token's line in --tokens-file"},
+    [HTTP_REFUSED_VIEW] = {403, "forbidden",
+        "the token may open only some views, and this endpoint is not part of them",
+        "see views= in the token's line in --tokens-file"},
     [HTTP_REFUSED_TOKEN_RATE] = {429, "too-many-requests",
         "the token has more requests per second than its rate allows",
         "try again; see rate= in the token's line in --tokens-file"},

@@ -61,6 +61,10 @@ typedef void http_handler(struct http_request *req, void *ctx);
 #define HTTP_ROUTE_CHECKS_KEYS                                                                               \
     128                     /* open to tokens with a list of keys, because its replies obey http_may_see */
 #define HTTP_ROUTE_OPEN 256 /* never requires the token */
+#define HTTP_ROUTE_FRAMED                                                                                    \
+    512 /* pages of any origin may show it in a frame; its reply names the permitted ones */
+/* A flag HTTP_VIEW_... (http_tokens.h) opens the route to tokens whose list of views contains this view. Tokens with such a
+ * list cannot call a route without these flags. */
 
 struct http_route {
     const char *path; /* a `*` stands for one or more characters; put routes without a `*` before it */
@@ -174,6 +178,10 @@ struct bytes http_header(const struct http_request *req, const char *name);
 /* Appends the values of all headers with this name, in order, separated by commas. */
 void http_append_header(const struct http_request *req, const char *name, struct buf *out);
 const char *http_peer(const struct http_request *req); /* "127.0.0.1:54321" or "unix" */
+/* Returns the name of the request's token for a log; "auth_token_file" for the token of this setting, "" for none. */
+const char *http_client_name(const struct http_request *req);
+/* Appends what the client may do, as http_token_print. Without a token of a table, `token` is http_client_name. */
+void http_print_access(const struct http_request *req, struct buf *out);
 /* True if the client may use HTTP_ROUTE_NEEDS_TOKEN routes. */
 bool http_is_admin(const struct http_request *req);
 /* False if the request's token has a list of keys that does not contain this key. */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #define RATE_MAX 1000000
+#define LINE_FORM "write NAME SCOPES TOKEN [rate=N] [keys=NAMESPACE|KEY,...] [views=VIEW,...]"
 
 struct key_rule {
     char *text; /* "ns|key", decoded */
@@ -16,8 +17,9 @@ struct http_token {
     char *name, *secret;
     size_t secret_len;
     unsigned scopes;
-    uint64_t rate; /* limit on requests per second; 0: unlimited */
-    uint64_t used; /* requests in the second that began at `since` */
+    unsigned views; /* 0: the token has no list of views */
+    uint64_t rate;  /* limit on requests per second; 0: unlimited */
+    uint64_t used;  /* requests in the second that began at `since` */
     usec_t since;
     bool is_limited;
     struct key_rule *rules;
@@ -29,6 +31,15 @@ struct http_tokens {
     struct http_token *rows;
     size_t n, room;
 };
+
+static const struct named_bit {
+    const char *name;
+    unsigned bit;
+} scope_names[] = {{"read", HTTP_SCOPE_READ}, {"write", HTTP_SCOPE_WRITE}, {"admin", HTTP_SCOPE_ADMIN},
+    {NULL, 0}},
+  view_names[] = {{"overview", HTTP_VIEW_OVERVIEW}, {"key", HTTP_VIEW_KEY}, {"live", HTTP_VIEW_LIVE},
+      {"queues", HTTP_VIEW_QUEUES}, {"pipeline", HTTP_VIEW_PIPELINE}, {"metrics", HTTP_VIEW_METRICS},
+      {NULL, 0}};
 
 struct http_tokens *http_tokens_ref(struct http_tokens *t)
 {
@@ -104,6 +115,34 @@ bool http_token_may_see(const struct http_token *token, struct bytes ns, struct 
     return found;
 }
 
+bool http_token_may_open(const struct http_token *token, unsigned views)
+{
+    return !token->views || (token->views & views);
+}
+
+static void print_names(const struct named_bit *names, unsigned bits, struct buf *out)
+{
+    const char *comma = "[";
+    for (; names->name; names++)
+        if (bits & names->bit) {
+            buf_printf(out, "%s\"%s\"", comma, names->name);
+            comma = ",";
+        }
+    buf_append_str(out, "]");
+}
+
+void http_token_print(const struct http_token *token, struct buf *out)
+{
+    buf_printf(out, "{\"token\":\"%s\",\"scopes\":", token->name);
+    print_names(scope_names, token->scopes, out);
+    buf_append_str(out, ",\"views\":");
+    if (token->views)
+        print_names(view_names, token->views, out);
+    else
+        buf_append_str(out, "null");
+    buf_printf(out, ",\"has_keys\":%s}", token->is_limited ? "true" : "false");
+}
+
 bool http_token_admit(struct http_token *token, usec_t now)
 {
     if (now - token->since >= USEC_PER_SEC) {
@@ -113,25 +152,22 @@ bool http_token_admit(struct http_token *token, usec_t now)
     return token->rate == 0 || token->used++ < token->rate;
 }
 
-static bool parse_scopes(struct bytes text, struct http_token *row)
+/* Sets the bits of the words in a list. Returns false for an empty list or an unknown word. */
+static bool parse_bits(struct bytes text, const struct named_bit *names, unsigned *bits)
 {
-    static const struct {
-        const char *name;
-        unsigned scope;
-    } scopes[] = {{"read", HTTP_SCOPE_READ}, {"write", HTTP_SCOPE_WRITE}, {"admin", HTTP_SCOPE_ADMIN}};
     char *copy = bytes_dup(text);
     const char *rest = copy;
     struct bytes word;
     bool ok = true;
     while (bytes_next_word(&rest, ",", &word)) {
         unsigned found = 0;
-        for (size_t i = 0; i < sizeof scopes / sizeof *scopes; i++)
-            found |= bytes_equal_str(word, scopes[i].name) ? scopes[i].scope : 0;
+        for (const struct named_bit *one = names; one->name; one++)
+            found |= bytes_equal_str(word, one->name) ? one->bit : 0;
         ok = ok && found;
-        row->scopes |= found;
+        *bits |= found;
     }
     free(copy);
-    return ok && row->scopes;
+    return ok && *bits;
 }
 
 static bool parse_keys(struct bytes text, struct http_token *row)
@@ -157,14 +193,21 @@ static bool parse_keys(struct bytes text, struct http_token *row)
 
 static const char *parse_limit(struct bytes word, struct http_token *row)
 {
-    struct bytes rate = BYTES_LITERAL("rate="), keys = BYTES_LITERAL("keys=");
+    struct bytes rate = BYTES_LITERAL("rate="), keys = BYTES_LITERAL("keys="),
+                 views = BYTES_LITERAL("views=");
     if (bytes_starts_with(word, rate)) {
         word = bytes_of(word.ptr + rate.len, word.len - rate.len);
         bool ok = !row->rate && bytes_to_u64(word, &row->rate) && row->rate >= 1 && row->rate <= RATE_MAX;
         return ok ? NULL : "rate= must be a number from 1 to 1000000";
     }
+    if (bytes_starts_with(word, views) && !row->views) {
+        word = bytes_of(word.ptr + views.len, word.len - views.len);
+        return parse_bits(word, view_names, &row->views)
+                   ? NULL
+                   : "views= must list overview, key, live, queues, pipeline or metrics";
+    }
     if (!bytes_starts_with(word, keys) || row->is_limited)
-        return "write NAME SCOPES TOKEN [rate=N] [keys=NAMESPACE|KEY,...]";
+        return LINE_FORM;
     word = bytes_of(word.ptr + keys.len, word.len - keys.len);
     return parse_keys(word, row) ? NULL : "keys= must list NAMESPACE|KEY; a star may stand at the end";
 }
@@ -183,7 +226,8 @@ static const char *parse_words(const char *words, struct http_token *row)
         } else if (i == 0) {
             error = "the name must be 1 to 64 of A-Z a-z 0-9 _ . -";
         } else if (i == 1) {
-            error = parse_scopes(word, row) ? NULL : "the scopes must be read, write or admin";
+            error = parse_bits(word, scope_names, &row->scopes) ? NULL
+                                                                : "the scopes must be read, write or admin";
         } else if (i == 2 && word.len <= HTTP_TOKEN_MAX) {
             row->secret = bytes_dup(word);
             row->secret_len = word.len;
@@ -191,7 +235,7 @@ static const char *parse_words(const char *words, struct http_token *row)
             error = i == 2 ? "the token is too long" : parse_limit(word, row);
         }
     }
-    return error || row->secret ? error : "write NAME SCOPES TOKEN [rate=N] [keys=NAMESPACE|KEY,...]";
+    return error || row->secret ? error : LINE_FORM;
 }
 
 static const char *parse_line(struct http_tokens *t, struct bytes line)
