@@ -101,7 +101,7 @@ class ManageTest(harness.MillraceTest):
         self.assertEqual((producer["producer"], producer["name"], producer["left_out"]), ("p1", "web1", False))
         self.assertTrue(self.act("leave-out", stream="clicks", producer="p1")["left_out"])
         self.assertTrue(self.show("producers", stream="clicks")["producers"][0]["left_out"])
-        self.assertEqual(self.show("cursors", stream="clicks")["cursors"][0]["lag_bytes"], "5")
+        self.assertEqual(self.show("cursors", stream="clicks")["cursors"][0]["lag_bytes"], 5)
         self.assertTrue(self.act("delete-cursor", stream="clicks", name="c")["deleted"])
         self.assertEqual(self.show("cursors", stream="clicks"), {"cursors": []})
         self.assertEqual(self.show("subscribers"), {"clients": []})

@@ -9,7 +9,7 @@ const RATE_OVER = 5; // seconds
 const sum = (objects, name) => (objects ? Object.values(objects).reduce((total, o) => total + Number(o[name] ?? 0), 0) : null);
 const QUERIES = /"\/v1\/(?!pipeline|live)/;
 
-/** The sum of a number over the daemons with a name, one in each cell; null if one has no statistics. */
+/** The sum of a number over the daemons with a name, one in each cell or several queues; null if one has no statistics. */
 function sumOf(daemons, name, numberOf) {
   const own = daemons.filter((d) => d.name === name);
   return own.length && own.every((d) => d.stats) ? own.reduce((total, d) => total + numberOf(d.stats), 0) : null;
@@ -18,11 +18,12 @@ function sumOf(daemons, name, numberOf) {
 /** The totals since the daemons' start, from the daemons' own statistics; null without them. */
 function totalsOf(daemons) {
   const stats = Object.fromEntries(daemons.map((d) => [d.name, d.stats]));
+  const depth = sumOf(daemons, "simplequeue", ({ queues }) => sum(queues, "depth"));
   const requests = Object.entries(stats.api?.request_seconds ?? {}).filter(([name]) => QUERIES.test(name));
   return {
-    put: sum(stats.simplequeue?.queues, "puts"),
-    queued: stats.simplequeue ? Math.max(0, sum(stats.simplequeue.queues, "depth") - (stats.queue_to_nats?.unsettled_messages ?? 0)) : null,
-    buried: sum(stats.simplequeue?.queues, "buried"),
+    put: sumOf(daemons, "simplequeue", ({ queues }) => sum(queues, "puts")),
+    queued: depth === null ? null : Math.max(0, depth - (stats.queue_to_nats?.unsettled_messages ?? 0)),
+    buried: sumOf(daemons, "simplequeue", ({ queues }) => sum(queues, "buried")),
     delivered: (stats.queue_to_pubsub ?? stats.queue_to_nats)?.messages_delivered_total ?? null,
     published: sumOf(daemons, "pubsub", ({ streams }) => sum(streams, "lines_published")),
     counted: sumOf(daemons, "aggregator", (s) => s.events_counted_total),

@@ -21,7 +21,7 @@ const number = (text) => h("td", { class: "number" }, text);
 
 /** A table whose rows are arrays of cells; the first is the row's header. */
 const table = (label, columns, rows) => h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, h("table", { class: "things" },
-  h("thead", {}, h("tr", {}, columns.map((name) => h("th", { scope: "col" }, name)))),
+  h("thead", {}, h("tr", {}, columns.map((name, i) => h("th", { scope: "col", class: rows[0]?.[i]?.className === "number" ? "number" : null }, name)))),
   h("tbody", {}, rows.map(([first, ...cells]) => h("tr", {}, h("th", { scope: "row" }, first), cells.map((cell) => (cell?.tagName === "TD" ? cell : h("td", {}, cell))))))));
 
 const bare = (node) => node.cloneNode(false);
