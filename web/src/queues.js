@@ -67,7 +67,8 @@ export function queuesView(state) {
   const perSecond = rates();
   let may = false; // change
   let pipeline = null;
-  let chosen = { queue: state.queue, stream: state.stream, url: state.url }; // `url`: of the queue's daemon
+  let chosen = { queue: state.queue, url: state.url, stream: state.stream, pubsub: state.pubsub }; // the addresses are those of the daemons
+  let isFirst = state.queue === undefined;
   let from = 1; // id of the first buried message that is shown
   let reload = () => {};
   let shown = [];
@@ -82,6 +83,7 @@ export function queuesView(state) {
   function choose(changes) {
     chosen = { ...chosen, ...changes };
     from = 1;
+    isFirst &&= changes.queue === undefined;
     noteChoice(changes);
     if (pipeline) draw(pipeline);
     reload();
@@ -143,12 +145,12 @@ export function queuesView(state) {
     pipeline = p;
     perSecond.next(p.time);
     const all = queuesOf(p);
-    if (!all.some(([d, name]) => name === chosen.queue && (!chosen.url || d.url === chosen.url))) {
+    if (isFirst && !nowOf(chosen).buried) { // until a queue is chosen, one with buried messages
       const [d, name] = all.find(([, , q]) => q.buried) ?? all[0] ?? [];
       if (name) chosen = { ...chosen, queue: name, url: d.url };
     }
     const known = streamsOf(p);
-    if (known.length && !known.some(([, name]) => name === chosen.stream)) chosen = { ...chosen, stream: known[0][1], pubsub: known[0][0].url };
+    if (chosen.stream === undefined && known.length) chosen = { ...chosen, stream: known[0][1], pubsub: known[0][0].url };
     drawQueues(p);
     drawStreams(p);
     if (JSON.stringify(chosen) !== before) reload();
