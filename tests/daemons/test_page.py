@@ -220,6 +220,8 @@ class Page(PageCase):
 
     def test_queues_and_sharing(self):
         expected = self.put_recent()
+        views = {"queues": "/?view=queues", "live": "/?view=live&columns=l,c&count=c"}
+        self.check("has no serious fault of accessibility", "fits from 320 pixels to 4K, light and dark", addresses=list(views.values()), views=views)
         parent, tokens = "http://shop.example", self.write("tokens", "viewer read VIEWER\noperator read,admin OPERATOR\nwriter write WRITER\n"
                                                            "shared read SHARED keys=u|bitly views=key\n")
         os.chmod(tokens, 0o600)
