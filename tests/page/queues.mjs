@@ -131,6 +131,7 @@ export const queuesChecks = ({ open, close, post, daemon, query, until, HOSTILE,
       const shared = await open(withToken(view, task.shared), {});
       shared.forgiving = true; // what the token may not see
       await heading(shared).waitFor();
+      await until(async () => (await shared.locator("#nav a").allTextContents()).join() === "Keys", "the only view of the token");
       await shared.locator("input[name=key]").fill("nasa");
       await shared.keyboard.press("Enter");
       await shared.locator(".error", { hasText: "the token may not see u|nasa" }).first().waitFor();

@@ -13,6 +13,7 @@ import { problems } from "./problems.js";
 import { queuesView } from "./queues.js";
 import { shareView } from "./share_view.js";
 import { address, onChange, read, zoneOf } from "./state.js";
+import { get, hasToken } from "./api.js";
 
 const VIEWS = { overview: ["Overview", overview], key: ["Keys", keyView], live: ["Live", liveView], queues: ["Queues", queuesView], pipeline: ["Pipeline", pipelineView],
   metrics: ["Metrics", metricsView] };
@@ -34,12 +35,13 @@ function freshness(reply) {
 }
 
 function navigation(chosen, state) {
-  byId("nav").replaceChildren(...Object.entries(VIEWS).map(([view, [name]]) =>
+  byId("nav").replaceChildren(...Object.entries(VIEWS).filter(([view]) => !permitted || permitted.includes(view)).map(([view, [name]]) =>
     h("a", { href: address({ view }, { zone: state.zone }), "aria-current": view === chosen ? "page" : null, hidden: view === "metrics" && view !== chosen && !hasMetrics }, name,
       view === "pipeline" ? h("span", { id: "trouble", class: "badge", hidden: true }) : null)));
   showTrouble();
 }
 
+let permitted = null; // the views that the token may open; null: all
 let hasMetrics = false; // the pipeline has a metricdb
 let troubles = 0;
 let isOld = false; // the state of the pipeline
@@ -47,6 +49,7 @@ let isOld = false; // the state of the pipeline
 /** The number of problems, beside the view that names them. */
 function showTrouble() {
   const badge = byId("trouble");
+  if (!badge) return;
   badge.hidden = !troubles && !isOld;
   badge.textContent = isOld ? "?" : troubles;
   badge.title = isOld ? "The API does not answer" : plural(troubles, "problem", "problems");
@@ -87,11 +90,16 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => curr
 setTheme(THEMES.find((theme) => theme === localStorage.getItem(THEME)) ?? "system");
 onChange(showView);
 showView();
+if (hasToken())
+  get("v1/access").then(({ views }) => {
+    permitted = views;
+    navigation(read().view, read());
+  }, () => { /* the view's own requests show the failure */ });
 watchPipeline((pipeline) => {
   troubles = problems(pipeline).length;
   if (hasMetrics !== Boolean(daemonOf(pipeline, "metricdb"))) {
     hasMetrics = !hasMetrics;
-    byId("nav").querySelector("[href*='view=metrics']").hidden = !hasMetrics && read().view !== "metrics";
+    byId("nav").querySelector("[href*='view=metrics']")?.toggleAttribute("hidden", !hasMetrics && read().view !== "metrics");
   }
   showTrouble();
 });
