@@ -227,7 +227,7 @@ export function queuesView(state) {
   queues.head.append(share({ name: "queues", request: () => ({ path: "v1/pipeline", parameters: {} }), rows: () => shown }));
   const stops = [
     keepFresh(3600000, async (signal) => showAccess(await get("v1/access", {}, signal)), (error) => access.replaceChildren(h("p", { class: "error" }, error.message))),
-    watchPipeline(draw, (error) => { queues.fail(error); streams.fail(error); }),
+    watchPipeline(draw, (error) => { queues.fail(error); streams.fail(error); }, { atMost: FRESH / 3 }),
   ];
   const again = (load, fail) => {
     let stop = keepFresh(FRESH, load, fail);
