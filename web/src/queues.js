@@ -73,9 +73,9 @@ export function queuesView(state) {
   let reload = () => {};
   let shown = [];
 
-  const act = (name, words, parameters, { body, title, done }) => h("button", { type: "button", class: "quiet", disabled: !may,
+  const act = (name, words, parameters, { title, done }) => h("button", { type: "button", class: "quiet", disabled: !may,
     title: may ? null : "Needs a token with the scope admin",
-    onclick: () => confirmAct(title, words(), () => post("v1/manage", { act: name, ...parameters }, body), (reply) => {
+    onclick: () => confirmAct(title, words(), () => post("v1/manage", { act: name, ...parameters }), (reply) => {
       announce(done(reply));
       reload();
     }) }, title);
@@ -108,7 +108,7 @@ export function queuesView(state) {
       number(perSecond.of(`${d.url} ${name} in`, q.puts)), number(perSecond.of(`${d.url} ${name} out`, q.gets)), number(bytes(q.bytes)), held,
       [q.paused ? act("pause", () => `Deliver the messages of ${name}${where} again?`, { ...of, for: 0 }, { title: "Resume", done: () => `${name} delivers again` })
         : act("pause", () => `Stop all deliveries of ${name}${where}? Puts are still stored. The pause ends with “Resume” or a restart.`, of, { title: "Pause", done: () => `${name} is paused` }),
-      act("empty", () => `Delete the ${plural(nowOf(of).ready, "ready message", "ready messages")} of ${name}${where}? This cannot be undone.`, of, { title: "Empty", done: (r) => `${plural(r.dropped, "message", "messages")} deleted` }),
+      q.follower ? "" : act("empty", () => `Delete the ${plural(nowOf(of).ready, "ready message", "ready messages")} of ${name}${where}? This cannot be undone.`, of, { title: "Empty", done: (r) => `${plural(r.dropped, "message", "messages")} deleted` }),
       q.leased && !q.follower ? act("release", () => `End the leases of ${q.reader || "the reader"} on ${name}${where}? Its messages are ready again, so a second reader may get them too.`,
         { ...of, reader: q.reader || undefined }, { title: "Release", done: (r) => `${plural(r.released, "message", "messages")} released` }) : ""],
     ];
