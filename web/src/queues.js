@@ -26,10 +26,11 @@ const table = (label, columns, rows) => h("div", { class: "scroll", tabindex: "0
 
 const bare = (node) => node.cloneNode(false);
 
-/** Makes `old` equal to `next`, and keeps the nodes that are, so that a focus and a click survive. */
+/** Makes `old` equal to `next`, and keeps the nodes that are, so that a focus and a click survive. A button that changes is another one: its
+ *  act is in its attributes. */
 function patch(old, next) {
   if (old.isEqualNode(next)) return;
-  const isSame = old.nodeType === 1 && old.childNodes.length === next.childNodes.length && bare(old).isEqualNode(bare(next));
+  const isSame = old.nodeType === 1 && old.tagName !== "BUTTON" && old.childNodes.length === next.childNodes.length && bare(old).isEqualNode(bare(next));
   if (!isSame) old.replaceWith(next);
   else [...next.childNodes].forEach((child, i) => patch(old.childNodes[i], child));
 }
@@ -73,7 +74,7 @@ export function queuesView(state) {
   let reload = () => {};
   let shown = [];
 
-  const act = (name, words, parameters, { title, done }) => h("button", { type: "button", class: "quiet", disabled: !may,
+  const act = (name, words, parameters, { title, done }) => h("button", { type: "button", class: "quiet", disabled: !may, "data-act": JSON.stringify([name, parameters]),
     title: may ? null : "Needs a token with the scope admin",
     onclick: () => confirmAct(title, words(), () => post("v1/manage", { act: name, ...parameters }), (reply) => {
       announce(done(reply));
@@ -172,7 +173,7 @@ export function queuesView(state) {
     return h("li", {}, h("p", { class: "muted" }, `Message ${m.id}, buried ${moment(Number(m.buried_at))}, ${plural(m.tries, "try", "tries")}, ${bytes(m.length)}`),
       h("p", { class: "error" }, bdi(m.reason || "no reason given")), h("pre", { tabindex: "0" }, m.message.slice(0, SHOWN), m.message.length > SHOWN ? "…" : ""),
       h("p", {}, act("kick", () => `Put message ${m.id} of ${of.queue} back into the queue?`, { ...of, id: m.id }, { title: "Put back", done: () => "The message is in the queue again" }),
-        isText && h("button", { type: "button", class: "quiet", disabled: !may, onclick: () => edit(of, m) }, "Edit"),
+        isText && h("button", { type: "button", class: "quiet", disabled: !may, "data-act": JSON.stringify(["edit", of, m]), onclick: () => edit(of, m) }, "Edit"),
         act("delete", () => `Delete message ${m.id} of ${of.queue}? This cannot be undone.`, { ...of, id: m.id }, { title: "Delete", done: (r) => `${plural(r.deleted, "message", "messages")} deleted` })));
   }
 
