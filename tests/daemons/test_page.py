@@ -6,12 +6,15 @@
 # full: MILLRACE_ROUNDS=80
 import collections
 import datetime
+import functools
 import gzip
+import http.server
 import json
 import os
 import random
 import shutil
 import subprocess
+import threading
 import time
 import zoneinfo
 
@@ -222,7 +225,7 @@ class Page(PageCase):
         expected = self.put_recent()
         views = {"queues": "/?view=queues", "live": "/?view=live&columns=l,c&count=c"}
         self.check("has no serious fault of accessibility", "fits from 320 pixels to 4K, light and dark", addresses=list(views.values()), views=views)
-        parent, tokens = "http://shop.example", self.write("tokens", "viewer read VIEWER\noperator read,admin OPERATOR\nwriter write WRITER\n"
+        parent, tokens = self.serve_frame(), self.write("tokens", "viewer read VIEWER\noperator read,admin OPERATOR\nwriter write WRITER\n"
                                                            "shared read SHARED keys=u|bitly views=key\n")
         os.chmod(tokens, 0o600)
         api = self.start("api", "--config", self.path("pipeline.conf"), "--archive=" + self.path("data", "archive"), "--tokens-file=" + tokens,
@@ -230,7 +233,16 @@ class Page(PageCase):
                          *("--%s-url=%s" % (name, self.pipeline.daemon_url(name)) for name in ("aggregator", "pubsub")))
         self.base = api.url
         self.check("shows and changes queues", "chooses columns and counts a field", "opens a shared view and a frame", "says that pubsub hangs",
-                   viewer="VIEWER", operator="OPERATOR", writer="WRITER", shared="SHARED", tokens=tokens, api_pid=api.pid, parent=parent, **expected)
+                   viewer="VIEWER", operator="OPERATOR", writer="WRITER", shared="SHARED", tokens=tokens, api_pid=api.pid, parent=parent, frame=self.path("frame.html"), **expected)
+
+    def serve_frame(self):
+        """A server of pages that have the page in a frame; a loopback address, because browsers protect these from other pages."""
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(http.server.SimpleHTTPRequestHandler, directory=self.path("")))
+        server.RequestHandlerClass.func.log_message = lambda *args: None
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        return "http://localhost:%d" % server.server_port
 
     def test_by_hand(self):
         self.put_recent()

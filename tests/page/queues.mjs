@@ -154,14 +154,12 @@ export const queuesChecks = ({ open, close, post, daemon, query, until, HOSTILE,
       reader.forgiving = true;
       await heading(reader).waitFor();
 
-      await reader.route(`${task.parent}/*`, (route) => route.fulfill({ contentType: "text/html", body: html }));
-      await reader.goto(`${task.parent}/`);
+      fs.writeFileSync(task.frame, html);
+      await reader.goto(`${task.parent}/frame.html`);
       await heading(reader.frameLocator("iframe")).waitFor();
       assert.equal(await reader.frameLocator("iframe").locator("nav").isVisible(), false);
-      const other = "http://other.example";
-      await reader.route(`${other}/*`, (route) => route.fulfill({ contentType: "text/html", body: html }));
       const refused = reader.waitForEvent("console", (message) => /frame-ancestors/.test(message.text()));
-      await reader.goto(`${other}/`);
+      await reader.goto(`${task.parent.replace("localhost", "127.0.0.1")}/frame.html`); // another origin
       await refused;
       reader.problems = []; // requests to the other pages, and the refusal
       await close(reader);

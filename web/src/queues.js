@@ -186,7 +186,7 @@ export function queuesView(state) {
     buried.note(messages.length ? act("kick", () => `Put all buried messages of ${of.queue} back into the queue?`, { ...of, id: EVERY_ID },
       { title: "Put all back", done: (r) => `${plural(r.kicked, "message is", "messages are")} in the queue again` }) : "");
     fill(buried, messages.length ? h("ol", { class: "messages" }, messages.map((m) => messageItem(of, m))) : h("p", { class: "muted" }, from > 1 ? "No further buried messages." : "No message is buried."),
-      list.length > BURIED || from > 1 ? h("p", {}, h("button", { type: "button", onclick: () => {
+      list.length > BURIED || from > 1 ? h("p", {}, h("button", { type: "button", "data-act": list[BURIED]?.id, onclick: () => {
         from = list.length > BURIED ? Number(list[BURIED].id) : 1;
         reload();
       } }, list.length > BURIED ? "Next" : "From the first")) : "");
