@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define MATCHES_MAX 300 /* pairs of an alert and a silence in a batch: some milliseconds of patterns */
+#define MATCH_STEPS_MAX 100000            /* of matches with silences in a batch: some milliseconds */
 #define MESSAGE_BYTES ((size_t)128 << 10) /* of alerts in a message, so that queues and receivers accept it */
 
 static void print_labels(const char *name, const struct label_set *labels, struct buf *out)
@@ -190,17 +190,17 @@ void alert_messages_add(struct message_batch *b, const struct alert_list *list)
 }
 
 /* Matches alerts with the silences, and returns false if there are too many to match all now. */
-static bool match_all(struct message_batch *b, const struct silences *silences)
+static bool match_all(struct message_batch *b, struct silences *silences)
 {
-    for (size_t i = 0, n = 0; i < b->n; i++) {
+    uint64_t before = silences->steps;
+    for (size_t i = 0; i < b->n; i++) {
         struct alert *a = b->all[i];
         if (a->matched == silences->version)
             continue;
-        if (n > MATCHES_MAX)
+        if (silences->steps - before > MATCH_STEPS_MAX)
             return false;
         a->is_silenced = silences_match(silences, &a->sample.labels);
         a->matched = silences->version;
-        n += silences->n;
     }
     return true;
 }
@@ -224,7 +224,7 @@ static size_t choose(struct message_batch *b, const struct message_rules *rules,
 }
 
 bool alert_messages_begin(struct message_batch *b, const struct message_rules *rules,
-    const struct silences *silences, int64_t now, size_t max_bytes)
+    struct silences *silences, int64_t now, size_t max_bytes)
 {
     bool has_groups = rules->way == WAY_NOTICES, is_matched = !has_groups || match_all(b, silences);
     struct alert **all = mem_alloc((b->n + 1) * sizeof *all);

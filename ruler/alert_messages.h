@@ -38,7 +38,7 @@ void alert_messages_add(struct message_batch *b, const struct alert_list *list);
  * notices, matches alerts with the silences that have changed, a bounded number. Returns false if some are left, for the
  * next batch, and then this one has no messages. */
 bool alert_messages_begin(struct message_batch *b, const struct message_rules *rules,
-    const struct silences *silences, int64_t now, size_t max_bytes);
+    struct silences *silences, int64_t now, size_t max_bytes);
 /* Appends the notice `Watchdog`. */
 void alert_messages_heartbeat(struct message_batch *b, int64_t now);
 /* Ends a batch: with is_stored, the queue has the messages. Empties the batch. */

@@ -10,6 +10,7 @@
 
 #define MATCHERS_MAX 32
 #define SILENCES_MAX 1000
+#define STEPS_MIN 50 /* of a matcher */
 
 struct silence_matcher {
     char *name, *value;
@@ -85,13 +86,14 @@ static bool read_time(const struct json_doc *d, const char *pointer, int64_t fal
     return is_good;
 }
 
-static bool matches(const struct silence *s, const struct label_set *labels)
+static bool matches(const struct silence *s, const struct label_set *labels, uint64_t *steps)
 {
     for (size_t i = 0; i < s->n; i++) {
         const struct silence_matcher *m = &s->matchers[i];
         struct bytes value = label_set_get(labels, bytes_str(m->name));
         bool is_equal = m->pattern ? text_pattern_find(m->pattern, value) == TEXT_PATTERN_FOUND
                                    : bytes_equal_str(value, m->value);
+        *steps += STEPS_MIN + (m->pattern ? text_pattern_steps(m->pattern) : 0);
         if (is_equal != m->is_equal)
             return false;
     }
@@ -128,10 +130,11 @@ static int read_silence(struct silence *s, const struct json_doc *d, int64_t now
     print_text(&s->text, "createdBy", json_doc_text(d, "/createdBy"));
     print_text(&s->text, "comment", json_doc_text(d, "/comment"));
     buf_append_char(&s->text, '}');
-    return matches(s, &(struct label_set){0}) ? error_set(error, -1,
-                                                    "the matchers match every alert without these labels; "
-                                                    "add one that does not match an empty text")
-                                              : 0;
+    return matches(s, &(struct label_set){0}, &(uint64_t){0})
+               ? error_set(error, -1,
+                     "the matchers match every alert without these labels; "
+                     "add one that does not match an empty text")
+               : 0;
 }
 
 int silences_add(
@@ -184,10 +187,10 @@ bool silences_update(struct silences *s, int64_t now)
     return s->n < n;
 }
 
-bool silences_match(const struct silences *s, const struct label_set *labels)
+bool silences_match(struct silences *s, const struct label_set *labels)
 {
     for (size_t i = 0; i < s->n; i++)
-        if (s->all[i]->is_active && matches(s->all[i], labels))
+        if (s->all[i]->is_active && matches(s->all[i], labels, &s->steps))
             return true;
     return false;
 }

@@ -21,6 +21,7 @@ struct silences {
     struct silence **all;
     size_t n, cap;
     uint64_t version;
+    uint64_t steps; /* that matches have taken (text_pattern.h); each matcher takes a few at least */
 };
 
 /* Adds a silence and stores its id, valid until it is removed. A member `id` replaces the silence with this id, or is taken
@@ -31,7 +32,7 @@ bool silences_remove(struct silences *s, struct bytes id); /* false: unknown */
 /* Starts silences, and removes those that have ended. Returns true if there were any to remove. */
 bool silences_update(struct silences *s, int64_t now);
 /* True if the alert is silenced, at the time of the last update. */
-bool silences_match(const struct silences *s, const struct label_set *labels);
+bool silences_match(struct silences *s, const struct label_set *labels);
 void silences_print(const struct silences *s, struct buf *out); /* appends a JSON array */
 void silences_free(struct silences *s);
 
