@@ -69,10 +69,12 @@ bool queue_call_succeeded(
         snprintf(why, QUEUE_CALL_REASON_MAX, "%s", http_client_strerror(result));
         return false;
     }
+    if (reply->status == 200) /* not searched: the body may be a whole batch */
+        return true;
     struct bytes code = queuereader_reply_member(reply->body, "code");
     snprintf(why, QUEUE_CALL_REASON_MAX, "answered %d %.*s", reply->status, printable_len(code),
         code.len ? code.ptr : "");
-    return reply->status == 200 || reply->status == 409;
+    return reply->status == 409;
 }
 
 bool queue_call_is_refused(enum http_client_result result, const struct http_reply_view *reply)

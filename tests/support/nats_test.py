@@ -92,8 +92,12 @@ class Link:
             client.close()
             return
         self.sockets.append(server)
-        threading.Thread(target=self.copy, args=(server, client), daemon=True).start()
+        back = threading.Thread(target=self.copy, args=(server, client), daemon=True)
+        back.start()
         self.copy(client, server)
+        back.join()
+        client.close()
+        server.close()
 
     def copy(self, source, sink):
         with contextlib.suppress(OSError):
