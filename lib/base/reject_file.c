@@ -44,6 +44,10 @@ static int open_file(const char *path, struct stat *st)
             return -1;
         if (!lock(fd, end) || fstat(fd, st) != 0)
             return close_and_fail(fd);
+        if (!S_ISREG(st->st_mode)) {
+            errno = EINVAL;
+            return close_and_fail(fd);
+        }
         if (stat(path, &named) != 0 || named.st_ino != st->st_ino || named.st_dev != st->st_dev) {
             io->close(fd);
             continue;

@@ -26,7 +26,7 @@ struct reject_file {
     usec_t max_age;     /* 0: unlimited */
 };
 
-/* Creates a missing file. Returns 0, or -1 with errno. */
+/* Creates a missing file. Returns 0, or -1 with errno; EINVAL: the path is not a regular file; ELOOP: it is a link. */
 int reject_file_make(const struct reject_file *f);
 /* Adds a line, which is passed without its LF, and creates the file if needed. Returns 0, or -1 with errno. Sets
  * *expired to true if earlier lines were deleted. */

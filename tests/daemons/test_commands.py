@@ -71,7 +71,7 @@ def documented():
 CASES = {
     "init": [("nope", 64, 64), ("shop LINES", 73, 73), ("--list", 0, 0)],
     "up": [("--config=nofile", 78, None)],
-    "put": [("nofile", 66, 66), ("EMPTY", 66, 66), ("CUT", 65, 65), ("--rejects=nowhere/x LINES", 73, 73), ("LINES --timeout=100ms", 0, 75),
+    "put": [("nofile", 66, 66), ("EMPTY", 66, 66), ("CUT", 65, 65), ("--rejects=nowhere/x LINES", 73, 73), ("--rejects=/dev/null LINES", 73, 73), ("LINES --timeout=100ms", 0, 75),
             ("--producer=p --state=nowhere/x LINES", 73, 73), ("--producer=p --state=EMPTY LINES", 73, 73),
             ("--producer=q --follow --state=nowhere/x LINES", 73, None), ("--producer=q --follow --state=EMPTY LINES", 73, None),
             ("--producer=q --follow EMPTY", 66, None), ("--producer=a/b LINES", 64, 64), ("--encoding=latin9x LINES", 64, 64),

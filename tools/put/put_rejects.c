@@ -33,7 +33,10 @@ int put_rejects_open(struct put_rejects *r, const struct reject_file *file)
     errno = ENAMETOOLONG;
     if (n < PATH_MAX && reject_file_make(file) == 0)
         return 0;
-    say("%s: %s", file->path, strerror(errno));
+    say("--rejects: %s: %s", file->path,
+        errno == EINVAL  ? "not a regular file"
+        : errno == ELOOP ? "a symbolic link, which is not followed"
+                         : strerror(errno));
     return -1;
 }
 

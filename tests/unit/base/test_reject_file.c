@@ -236,6 +236,16 @@ static void test_it_is_no_link(void **state)
     assert_content("kept\n");
 }
 
+static void test_it_is_a_regular_file(void **state)
+{
+    (void)state;
+    shell("mkfifo %s", path);
+    assert_int_equal(reject_file_make(&(struct reject_file){.path = path}), -1);
+    assert_int_equal(errno, EINVAL);
+    assert_int_equal(add_line(BYTES_LITERAL("one")), -1);
+    assert_int_equal(errno, EINVAL);
+}
+
 static bool is_former(const char *want)
 {
     char former[sizeof path + 2], text[64] = "";
@@ -326,6 +336,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_file_system_without_locks_is_no_trouble, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_it_may_be_moved_away_at_any_time, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_it_is_no_link, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_it_is_a_regular_file, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_the_oldest_lines_go_beyond_a_size, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_the_oldest_lines_go_beyond_an_age, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_several_processes_roll_one_file, set_up, tear_down),
