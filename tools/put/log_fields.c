@@ -57,6 +57,13 @@ static const struct known {
     {"port", LOG_WHOLE, "%p $server_port"},
     {"referrer", LOG_TEXT, "$http_referer"},
     {"agent", LOG_TEXT, "$http_user_agent"},
+    {"upstream_addr", LOG_LIST, "$upstream_addr"},
+    {"upstream_status", LOG_LIST, "$upstream_status"},
+    {"upstream_response_time", LOG_LIST, "$upstream_response_time"},
+    {"upstream_response_length", LOG_LIST, "$upstream_response_length"},
+    {"upstream_connect_time", LOG_LIST, "$upstream_connect_time"},
+    {"upstream_header_time", LOG_LIST, "$upstream_header_time"},
+    {"upstream_cache_status", LOG_WORD, "$upstream_cache_status"},
     {"", LOG_WORD, "%A %k %L %P %S %X"},
     {"", LOG_TEXT, "%f %R"},
 };
@@ -300,7 +307,9 @@ static int finish(struct log_fields *f, struct error *error)
         struct bytes before = i > 0 ? p[-1].literal : f->literal;
         p->is_quoted = before.len > 0 && before.ptr[before.len - 1] == '"' && p->literal.len > 0 &&
                        p->literal.ptr[0] == '"';
-        bool is_text = p->kind == LOG_TEXT || p->kind == LOG_PATH;
+        p->ends_at_slash = p->literal.len == 0 && strcmp(p->member, "vhost") == 0 && next &&
+                           strcmp(next->member, "path") == 0;
+        bool is_text = (p->kind == LOG_TEXT || p->kind == LOG_PATH) && !p->ends_at_slash;
         p->is_open = (is_text || p->kind == LOG_REQUEST) && !p->is_quoted;
         if (is_text && p->literal.len == 0 && next && (next->kind == LOG_TEXT || next->kind == LOG_PATH))
             return error_set(error, -1, "--log-format: nothing separates `%.*s` from the next directive",

@@ -23,6 +23,7 @@ enum log_kind {
     LOG_WORD,    /* without blanks */
     LOG_SITE,    /* a word, with or without ":PORT" */
     LOG_ADDRESS, /* a list of addresses */
+    LOG_LIST,    /* words of nginx's upstreams, separated by ", " or " : " */
     LOG_WHOLE,   /* a number of digits, or "-" */
     LOG_DECIMAL, /* a number with or without a fraction, or "-" */
     LOG_TEXT,    /* any text */
@@ -41,6 +42,7 @@ struct log_field {
     bool is_time;                 /* a part of the event's time */
     bool is_quoted;               /* the literals before and after it are quotes */
     bool is_open;                 /* a text that may end anywhere */
+    bool ends_at_slash;           /* a host directly before a path */
     struct bytes literal;         /* literal after the field */
 };
 

@@ -17,8 +17,8 @@
 #define TIME_STEPS 100     /* cost of a call of strptime, in bytes read (LOG_FORMAT_STEPS_MAX) */
 #define RFC3339 "[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+(Z|[+-][0-9:]+)"
 
-static const char *const kind_words[LOG_KINDS] = {"a word", "a virtual host", "an address", "a number",
-    "a number", "a text", "a path", "a path", "a request", "a time"};
+static const char *const kind_words[LOG_KINDS] = {"a word", "a virtual host", "an address", "a list",
+    "a number", "a number", "a text", "a path", "a path", "a request", "a time"};
 
 struct log_format {
     struct log_fields fields;
@@ -127,6 +127,7 @@ static bool fits(struct log_format *f, const struct log_field *p, struct bytes t
     case LOG_WORD:
     case LOG_SITE:
     case LOG_ADDRESS:
+    case LOG_LIST:
         return text.len > 0;
     default:
         return true;
@@ -150,13 +151,15 @@ static const char *only_end(struct log_format *f, const struct log_field *p, con
         const char *bracket = memchr(at, ']', (size_t)(end - at));
         return bracket ? bracket + 1 : NULL;
     }
-    bool in_list = false; /* after a comma between addresses */
+    bool is_list = p->kind == LOG_ADDRESS || p->kind == LOG_LIST,
+         in_list = false; /* after a comma or colon */
     for (; c < end; c++) {
         bool ends = !in_list && p->literal.len > 0 && match_literal(f, p->literal, c);
         if (has_form ? ends && fits(f, p, bytes_of(at, (size_t)(c - at)))
-                     : (ends || is_blank(*c)) && !in_list)
+                     : (ends || is_blank(*c) || (p->ends_at_slash && *c == '/')) && !in_list)
             break;
-        in_list = p->kind == LOG_ADDRESS && (*c == ',' || (in_list && is_blank(*c)));
+        bool is_colon = p->kind == LOG_LIST && end - c > 3 && memcmp(c + 1, " : ", 3) == 0;
+        in_list = is_list && (*c == ',' || is_colon || (in_list && (is_blank(*c) || *c == ':')));
     }
     f->steps += (uint64_t)(c - at);
     return c;

@@ -201,6 +201,16 @@ static void test_directives(void **state)
     check("h\tGET /a HTTP/1.1\tb c\t1332547200",
         "{\"time\":1332547200,\"host\":\"h\",\"method\":\"GET\",\"path\":\"/a\","
         "\"protocol\":\"HTTP/1.1\",\"user\":\"b c\"}");
+    format = "$msec $upstream_addr $upstream_status $scheme://$http_host$request_uri $status";
+    check("1332547200.1 10.0.0.1:80, 10.0.0.2:80 : 10.0.0.3:80 502, 502 : 200 "
+          "https://shop.example:8443/a?b=c/d 200",
+        "{\"time\":1332547200,\"upstream_addr\":\"10.0.0.1:80, 10.0.0.2:80 : "
+        "10.0.0.3:80\",\"upstream_status\":\"502, 502 : 200\","
+        "\"scheme\":\"https\",\"vhost\":\"shop.example:8443\",\"path\":\"/a\",\"query\":\"b=c/"
+        "d\",\"status\":200}");
+    format = "%{sec}t %v%U%q";
+    check("1332547200 shop.example/a?b",
+        "{\"time\":1332547200,\"vhost\":\"shop.example\",\"path\":\"/a\",\"query\":\"b\"}");
     format = "%{usec}t %h";
     check("1332547200123456 h", "{\"time\":1332547200,\"host\":\"h\"}");
     format = "%{msec}t %h";
