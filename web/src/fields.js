@@ -57,7 +57,7 @@ export function minuteCounts(path, filterBy) {
   const seconds = new Map(); // second -> value as JSON -> lines
   const body = h("tbody");
   const note = h("p", { class: "muted" });
-  const element = h("section", { class: "panel counts", "aria-label": `The last minute by ${path}` }, h("h2", {}, "The last minute by ", h("bdi", {}, keyText(path))), note,
+  const element = h("section", { class: "panel counts" }, h("h2", {}, "The last minute by ", h("bdi", {}, keyText(path))), note,
     h("table", { class: "bars" }, body));
   const now = () => Math.floor((performance.now() - began) / 1000);
 
@@ -68,11 +68,16 @@ export function minuteCounts(path, filterBy) {
       else for (const [value, n] of values) sums.set(value, (sums.get(value) ?? 0) + n);
     const all = [...sums].sort((a, b) => b[1] - a[1]);
     const total = all.reduce((n, [, each]) => n + each, 0);
+    const bar = (n) => {
+      const element = h("span", { class: "bar" });
+      element.style.width = `${(100 * n) / all[0][1]}%`;
+      return element;
+    };
     const row = ([json, n]) => {
       const value = JSON.parse(json).value;
       const condition = value === undefined ? `not ${path}` : conditionFor(path, value);
       const text = value === undefined ? "(missing)" : keyText(textOf(value));
-      return h("tr", {}, h("th", { scope: "row" }, condition ? h("button", { type: "button", class: "quiet", title: "Only these lines", onclick: () => filterBy(condition) }, h("bdi", {}, text)) : h("bdi", {}, text)),
+      return h("tr", {}, h("th", { scope: "row" }, bar(n), condition ? h("button", { type: "button", class: "quiet", title: "Only these lines", onclick: () => filterBy(condition) }, h("bdi", {}, text)) : h("bdi", {}, text)),
         h("td", { class: "number count" }, count(n)));
     };
     const rest = all.slice(TOP).reduce((n, [, each]) => n + each, 0);

@@ -201,7 +201,7 @@ export function liveView(state) {
     paths = next;
     fields.replaceChildren(fields.firstChild, ...paths.map((path) => h("label", {}, h("input", { type: "checkbox", value: path, checked: columns.includes(path),
       onchange: (event) => chooseColumn(path, event.target.checked) }), " ", h("bdi", {}, path))));
-    countBy.replaceChildren(select("Count a minute", "count", [["", "Nothing"], ...paths.map((path) => [path])], state.count ?? "", (path) => {
+    countBy.replaceChildren(select("Last minute by", "count", [["", "Nothing"], ...paths.map((path) => [path])], state.count ?? "", (path) => {
       noteChoice({ count: path });
       startCounting(path);
     }));

@@ -154,6 +154,7 @@ export function queuesView(state) {
     if (chosen.stream === undefined && known.length) chosen = { ...chosen, stream: known[0][1], pubsub: known[0][0].url };
     drawQueues(p);
     drawStreams(p);
+    if (chosen.queue === undefined) fill(buried, h("p", { class: "muted" }, "No message is buried."));
     if (JSON.stringify(chosen) !== before) reload();
   }
 
