@@ -185,6 +185,11 @@ static void handle_live_rate(struct http_request *req, void *ctx)
     live_reply_rate(((struct api *)ctx)->live, req);
 }
 
+static void handle_changes(struct http_request *req, void *ctx)
+{
+    changes_reply(((struct api *)ctx)->changes, req);
+}
+
 static void handle_pipeline(struct http_request *req, void *ctx)
 {
     pipeline_reply(((struct api *)ctx)->pipeline, req);
@@ -236,11 +241,15 @@ const struct http_route api_routes[] = {
     HTTP_ROUTE("/app.js", HTTP_GET_, HTTP_ROUTE_OPEN, handle_page, NULL, NULL),
     HTTP_ROUTE("/app.css", HTTP_GET_, HTTP_ROUTE_OPEN, handle_page, NULL, NULL),
     HTTP_ROUTE("/icon.svg", HTTP_GET_, HTTP_ROUTE_OPEN, handle_page, NULL, NULL),
+    HTTP_ROUTE("/map.json", HTTP_GET_, HTTP_ROUTE_OPEN, handle_page, NULL, NULL),
+    HTTP_ROUTE("/part-*", HTTP_GET_, HTTP_ROUTE_OPEN, handle_page, NULL, NULL),
     HTTP_ROUTE("/v1/live", HTTP_GET_, HTTP_ROUTE_NO_HEAD | HTTP_VIEW_LIVE, handle_live, "stream from last if",
         "stream=NAME&if=CONDITION: the lines of a stream as Server-Sent Events"),
     HTTP_ROUTE("/v1/live/rate", HTTP_GET_, HTTP_ROUTE_NO_HEAD | HTTP_VIEW_LIVE | HTTP_VIEW_OVERVIEW,
         handle_live_rate, "stream",
         "once a second the number of new lines in a stream, or in all streams, as Server-Sent Events"),
+    HTTP_ROUTE("/v1/changes", HTTP_GET_, HTTP_ROUTE_CHECKS_KEYS | HTTP_ROUTE_NO_HEAD | HTTP_VIEWS,
+        handle_changes, "", "which answers may have changed, as Server-Sent Events"),
     HTTP_ROUTE("/v1/pipeline", HTTP_GET_, HTTP_VIEW_PIPELINE | HTTP_VIEW_QUEUES, handle_pipeline, "",
         "health and statistics of all daemons, and the last hour"),
     HTTP_ROUTE("/v1/manage", HTTP_GET_, HTTP_VIEW_QUEUES, handle_manage, "show url queue stream items from",

@@ -11,6 +11,7 @@
 #include "api/door.h"
 #include "api/uniques.h"
 #include "api/event_body.h"
+#include "api/page/changes.h"
 #include "api/page/live.h"
 #include "api/page/manage.h"
 #include "api/page/page.h"
@@ -40,6 +41,7 @@ struct api {
     struct http_client *metricdb, *ruler; /* NULL: none */
     struct live *live;
     struct pipeline *pipeline;
+    struct changes *changes;
     struct page *page;
     struct sql_children *sql; /* NULL: /v1/sql is off */
     const char *public_path;  /* NULL: none */

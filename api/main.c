@@ -205,6 +205,7 @@ static void api_stop(void *ctx)
     http_client_free(&api->metricdb);
     http_client_free(&api->ruler);
     live_free(&api->live);
+    changes_free(&api->changes);
     pipeline_free(&api->pipeline);
     for (size_t i = 0; i < api->cells.n; i++)
         replicas_free(&api->sortdbs[i]);
@@ -435,6 +436,7 @@ static int open_page(struct daemon *d, struct api *api, struct error *error)
     if (status == 0)
         status = add_peer(d, &members, "ruler", "ruler_token_file", error);
     api->pipeline = pipeline_new(&members);
+    api->changes = changes_new(api->pipeline);
     return status;
 }
 
@@ -513,6 +515,7 @@ static void api_drain(void *ctx)
 {
     struct api *api = ctx;
     live_drain(api->live);
+    changes_drain(api->changes);
     sql_children_drain(api->sql);
     daemon_drained(api->daemon);
 }

@@ -2,54 +2,110 @@
 
 #include "api/etag.h"
 #include "base/io.h"
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-/* For each file NAME, the directory also contains the compressed file NAME.gz. */
-static const struct page_file {
-    const char *path, *name, *type;
-} files[] = {
-    {"/", "index.html", "text/html; charset=utf-8"},
-    {"/app.js", "app.js", "text/javascript; charset=utf-8"},
-    {"/app.css", "app.css", "text/css; charset=utf-8"},
-    {"/icon.svg", "icon.svg", "image/svg+xml"},
+#define PAGE_FILES_MAX 64
+#define INDEX "index.html"
+
+static const struct {
+    const char *suffix, *type;
+} types[] = {
+    {".html.gz", "text/html; charset=utf-8"},
+    {".js.gz", "text/javascript; charset=utf-8"},
+    {".css.gz", "text/css; charset=utf-8"},
+    {".svg.gz", "image/svg+xml"},
+    {".json.gz", "application/json"},
 };
-#define FILES (sizeof files / sizeof *files)
 
 #define POLICY                                                                                               \
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "    \
     "base-uri 'none'; form-action 'none'; frame-ancestors "
 
-struct page {
-    struct content {
-        struct buf text, packed;
-        struct etag_file file;
-    } contents[FILES];
-    struct buf embedded; /* the policy for embed=1 */
-    bool has_files;
+struct content {
+    char *name;
+    const char *type;
+    struct buf text, packed;
+    struct etag_file file;
 };
 
-/* Reads a file into `out`. Returns false with errno if the file cannot be read. */
-static bool read_file(const char *directory, const char *name, const char *suffix, struct buf *out)
+struct page {
+    struct content contents[PAGE_FILES_MAX];
+    size_t n;
+    struct buf embedded; /* the policy for embed=1 */
+};
+
+static bool read_file(const char *directory, const char *name, struct buf *out)
 {
     char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/%s%s", directory, name, suffix);
+    snprintf(path, sizeof path, "%s/%s", directory, name);
     return io_read_file(path, SIZE_MAX, out) == 0;
 }
 
+/* Returns the type of NAME.gz; NULL: this is no file of the page. */
+static const char *type_of(const char *packed)
+{
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        size_t n = strlen(packed), suffix = strlen(types[i].suffix);
+        if (n > suffix && strcmp(packed + n - suffix, types[i].suffix) == 0)
+            return types[i].type;
+    }
+    return NULL;
+}
+
+/* Reads the file NAME and the compressed file NAME.gz, whose name is `packed`. */
+static bool read_content(struct page *p, const char *directory, const char *packed)
+{
+    const char *type = type_of(packed);
+    if (!type)
+        return true;
+    if (p->n == PAGE_FILES_MAX) {
+        errno = EOVERFLOW;
+        return false;
+    }
+    struct content *c = &p->contents[p->n++];
+    c->name = mem_printf("%.*s", (int)(strlen(packed) - strlen(".gz")), packed);
+    c->type = type;
+    if (!read_file(directory, c->name, &c->text) || !read_file(directory, packed, &c->packed))
+        return false;
+    c->file = (struct etag_file){.text = buf_bytes(&c->text), .packed = buf_bytes(&c->packed)};
+    etag_of(c->file.text, c->file.tag);
+    return true;
+}
+
+static const struct content *find(const struct page *p, const char *name)
+{
+    size_t i = 0;
+    while (i < p->n && strcmp(p->contents[i].name, name) != 0)
+        i++;
+    return i < p->n ? &p->contents[i] : NULL;
+}
+
+static void forget_files(struct page *p)
+{
+    while (p->n > 0) {
+        struct content *c = &p->contents[--p->n];
+        free(c->name);
+        buf_free(&c->text);
+        buf_free(&c->packed);
+    }
+}
+
+/* Returns false with errno if a file cannot be read. */
 static bool read_files(struct page *p, const char *directory)
 {
-    for (size_t i = 0; i < FILES; i++) {
-        struct content *c = &p->contents[i];
-        if (!read_file(directory, files[i].name, "", &c->text) ||
-            !read_file(directory, files[i].name, ".gz", &c->packed))
-            return false;
-        c->file = (struct etag_file){.text = buf_bytes(&c->text), .packed = buf_bytes(&c->packed)};
-        etag_of(c->file.text, c->file.tag);
-    }
-    return true;
+    DIR *dir = opendir(directory);
+    bool is_read = dir != NULL;
+    for (const struct dirent *e; is_read && (e = readdir(dir));)
+        is_read = read_content(p, directory, e->d_name);
+    int error = is_read ? ENOENT : errno;
+    if (dir)
+        closedir(dir);
+    errno = error;
+    return is_read && find(p, INDEX);
 }
 
 /* Appends PREFIX/share/millrace/page if the program is PREFIX/libexec/millrace/api. */
@@ -83,11 +139,13 @@ struct page *page_open(const char *directory, const char *embed_origins, struct 
     struct buf own = {0};
     append_policy(embed_origins, &p->embedded);
     append_own_directory(&own);
-    p->has_files = read_files(p, directory ? directory : own.ptr);
-    if (!p->has_files && directory) {
+    bool has_files = read_files(p, directory ? directory : own.ptr);
+    if (!has_files && directory) {
         error_set(
             error, -1, "page_dir: cannot read the page's files in %.300s: %s", directory, strerror(errno));
         page_free(&p);
+    } else if (!has_files) {
+        forget_files(p);
     }
     buf_free(&own);
     return p;
@@ -98,10 +156,7 @@ void page_free(struct page **pp)
     struct page *p = *pp;
     if (!p)
         return;
-    for (size_t i = 0; i < FILES; i++) {
-        buf_free(&p->contents[i].text);
-        buf_free(&p->contents[i].packed);
-    }
+    forget_files(p);
     buf_free(&p->embedded);
     free(p);
     *pp = NULL;
@@ -121,22 +176,21 @@ static void reply_missing(struct http_request *req)
 
 void page_reply(const struct page *p, struct http_request *req)
 {
-    size_t i = 0;
+    bool is_index = strcmp(http_path(req), "/") == 0;
+    const struct content *c = find(p, is_index ? INDEX : http_path(req) + 1);
     struct bytes embed;
-    while (i < FILES && strcmp(files[i].path, http_path(req)) != 0)
-        i++;
-    if (i == 0 && !accepts_html(req)) {
+    if (is_index && !accepts_html(req)) {
         http_reply_endpoints(req);
         return;
     }
-    if (i == FILES || !p->has_files) {
+    if (!c) {
         reply_missing(req);
         return;
     }
-    bool is_embedded = i == 0 && http_param(req, "embed", &embed) && bytes_equal_str(embed, "1");
+    bool is_embedded = is_index && http_param(req, "embed", &embed) && bytes_equal_str(embed, "1");
     http_add_header_text(req, "Content-Security-Policy", is_embedded ? p->embedded.ptr : POLICY "'none'");
     http_add_header_text(req, "Referrer-Policy", "no-referrer");
-    if (i == 0)
+    if (is_index)
         http_add_header_text(req, "Vary", "Accept");
-    etag_reply_file(req, files[i].type, "no-cache", &p->contents[i].file);
+    etag_reply_file(req, c->type, "no-cache", &c->file);
 }

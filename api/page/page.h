@@ -2,7 +2,7 @@
  *
  * 1. The API reads all files into memory when the process starts, so replies do no file I/O. Changed files need a
  *    restart of the API.
- * 2. Only the files in the table of page.c are served. A request cannot select another path.
+ * 2. Only files that the directory also has compressed (NAME.gz) are served. A request cannot select another path.
  * 3. Each reply has an ETag of the content, so a browser downloads only changed files.
  * 4. The Content-Security-Policy allows the page's own origin only. With embed=1, pages of the given origins may show the page
  *    in a frame; otherwise no page may.

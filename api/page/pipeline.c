@@ -3,6 +3,7 @@
 #include "api/page/cell_watch.h"
 #include "api/readiness.h"
 #include "base/io.h"
+#include "base/xxh3.h"
 #include "daemon/daemon.h"
 #include "json/json_fields.h"
 #include <event2/event.h>
@@ -36,10 +37,10 @@ struct sample {
     uint64_t numbers[HISTORY_COLUMNS];
 };
 
-/* One daemon. `next` collects the answers of the poll in progress; `shown` is from the last complete poll. */
+/* One daemon. `next` collects the answers to the calls in progress; `shown` has the last complete answers. */
 struct member {
-    struct pipeline *pipeline;
     struct pipeline_member is;
+    unsigned unanswered; /* number of calls in progress */
     struct answer {
         const char *state;
         struct buf detail, stats; /* JSON texts; an empty text means null */
@@ -54,8 +55,9 @@ struct pipeline {
     const char *run_file; /* run.json of `millrace up`; NULL: none */
     struct member members[PIPELINE_MEMBERS_MAX];
     size_t n;
-    unsigned unanswered; /* number of unanswered calls of the poll in progress */
-    bool is_ending;
+    bool is_polled; /* the timer is that of the report, otherwise of the next poll */
+    void (*on_report)(void *arg);
+    void *on_report_arg;
     usec_t asked;                       /* monotonic time of the last request; 0: never */
     struct sample history[HISTORY_MAX]; /* ring of samples; `newest` is the index of the newest sample */
     size_t newest;
@@ -68,11 +70,15 @@ static void answer_clear(struct answer *a)
     buf_clear(&a->stats);
 }
 
-static void schedule(struct pipeline *p)
+static bool is_asked(const struct pipeline *p)
 {
-    bool is_asked = p->asked && clock_monotonic() - p->asked < ASKED_FOR;
-    struct timeval wait = {.tv_sec = is_asked ? 1 : PIPELINE_REST};
-    event_add(p->timer, &wait);
+    return p->asked && clock_monotonic() - p->asked < ASKED_FOR;
+}
+
+static void set_timer(struct pipeline *p, usec_t wait)
+{
+    struct timeval tv = {.tv_sec = wait / USEC_PER_SEC, .tv_usec = wait % USEC_PER_SEC};
+    event_add(p->timer, &tv);
 }
 
 static void append_own_stats(const struct pipeline *p, struct buf *out)
@@ -209,18 +215,21 @@ static void compare_cells(struct pipeline *p)
     cell_watch_judge(p->cells);
 }
 
-static void finish_call(struct pipeline *p)
+static void finish_call(struct member *m)
 {
-    if (--p->unanswered > 0 || p->is_ending)
+    if (--m->unanswered > 0)
         return;
-    for (size_t i = 0; i < p->n; i++) {
-        struct answer last = p->members[i].shown;
-        p->members[i].shown = p->members[i].next;
-        p->members[i].next = last;
-    }
-    compare_cells(p);
-    take_sample(p);
-    schedule(p);
+    struct answer last = m->shown;
+    m->shown = m->next;
+    m->next = last;
+}
+
+static bool has_unknown(const struct pipeline *p)
+{
+    size_t i = 0;
+    while (i < p->n && strcmp(p->members[i].shown.state, "unknown") != 0)
+        i++;
+    return i < p->n;
 }
 
 /* Sets the detail of an answer to /health. Each line after "ready" is a warning. An error reply is a problem
@@ -248,7 +257,7 @@ static void on_health(enum http_client_result result, const struct http_reply_vi
         m->next.state = reply->status == 200 ? "ready" : "not ready";
         set_detail(&m->next, reply);
     }
-    finish_call(m->pipeline);
+    finish_call(m);
 }
 
 static void on_stats(enum http_client_result result, const struct http_reply_view *reply, void *arg)
@@ -261,45 +270,62 @@ static void on_stats(enum http_client_result result, const struct http_reply_vie
     else if (result == HTTP_CLIENT_OK && reply->status == 401 && m->next.detail.len == 0)
         buf_append_str(&m->next.detail, "the API does not have this daemon's token");
     json_doc_free(&d);
-    finish_call(m->pipeline);
+    finish_call(m);
 }
 
-static void poll_all(evutil_socket_t fd, short what, void *arg)
+static void poll_member(struct member *m)
+{
+    struct http_call_spec call = {.method = "GET", .target = "/health", .may_resend = true, .arg = m};
+    answer_clear(&m->next);
+    m->unanswered = 2;
+    call.on_done = on_health;
+    http_client_request(m->is.client, &call);
+    call.target = "/stats?format=json";
+    call.on_done = on_stats;
+    http_client_request(m->is.client, &call);
+}
+
+static void report(struct pipeline *p)
+{
+    compare_cells(p);
+    if (!has_unknown(p))
+        take_sample(p);
+    if (p->on_report)
+        p->on_report(p->on_report_arg);
+    set_timer(p, (is_asked(p) ? 1 : PIPELINE_REST) * USEC_PER_SEC - PIPELINE_REPORT_AFTER);
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
     struct pipeline *p = arg;
     (void)fd;
     (void)what;
-    p->unanswered = 1;
-    for (size_t i = 0; i < p->n; i++) {
-        struct member *m = &p->members[i];
-        struct http_call_spec call = {.method = "GET", .target = "/health", .may_resend = true, .arg = m};
-        answer_clear(&m->next);
-        p->unanswered += 2;
-        call.on_done = on_health;
-        http_client_request(m->is.client, &call);
-        call.target = "/stats?format=json";
-        call.on_done = on_stats;
-        http_client_request(m->is.client, &call);
+    p->is_polled = !p->is_polled;
+    if (!p->is_polled) {
+        report(p);
+        return;
     }
-    finish_call(p);
+    for (size_t i = 0; i < p->n; i++)
+        if (p->members[i].unanswered == 0)
+            poll_member(&p->members[i]);
+    set_timer(p, PIPELINE_REPORT_AFTER);
 }
 
 struct pipeline *pipeline_new(const struct pipeline_config *config)
 {
     struct pipeline *p = mem_zalloc(sizeof *p);
-    struct timeval soon = {0};
     p->daemon = config->daemon;
     p->run_file = config->run_file;
     p->readiness = config->readiness;
     p->cells = cell_watch_new(config->daemon, config->counters_hash);
     for (; p->n < config->n_members; p->n++) {
         const size_t i = p->n;
-        p->members[i] = (struct member){.pipeline = p, .is = config->members[i]};
+        p->members[i] = (struct member){.is = config->members[i]};
         answer_clear(&p->members[i].shown);
         p->members[i].shown.state = "unknown";
     }
-    p->timer = evtimer_new(config->base, poll_all, p);
-    event_add(p->timer, &soon);
+    p->timer = evtimer_new(config->base, on_timer, p);
+    set_timer(p, 0);
     return p;
 }
 
@@ -308,7 +334,6 @@ void pipeline_free(struct pipeline **pp)
     struct pipeline *p = *pp;
     if (!p)
         return;
-    p->is_ending = true;
     for (size_t i = 0; i < p->n; i++) {
         struct member *m = &p->members[i];
         http_client_free(&m->is.client);
@@ -375,15 +400,83 @@ static void append_run_file(const struct pipeline *p, struct buf *out)
     buf_free(&text);
 }
 
+void pipeline_on_report(struct pipeline *p, void (*fn)(void *arg), void *arg)
+{
+    p->on_report = fn;
+    p->on_report_arg = arg;
+}
+
+void pipeline_keep_polling(struct pipeline *p)
+{
+    bool was_asked = is_asked(p);
+    readiness_check(p->readiness);
+    p->asked = clock_monotonic();
+    if (!was_asked && !p->is_polled)
+        set_timer(p, 0);
+}
+
+/* Appends the number of each archive that this process has mapped. */
+static void append_own_generations(const struct pipeline *p, struct buf *out)
+{
+    struct json_doc *own = stats_of(p, NULL);
+    size_t n = json_doc_length(own, "/archive_generation");
+    struct buf at = {0};
+    for (size_t i = 0; i < (n > 0 ? n : 1); i++) {
+        buf_clear(&at);
+        buf_append_str(&at, "/archive_generation");
+        if (n > 0)
+            json_pointer_append(&at, json_doc_name(own, "/archive_generation", i));
+        buf_append_char(&at, '\0');
+        buf_printf(out, "%" PRIu64 " ", json_doc_number(own, "%s", at.ptr));
+    }
+    json_doc_free(&own);
+    buf_free(&at);
+}
+
+/* Appends the numbers of a source of counts. Sets *until to complete_until of an aggregator, if this is earlier. */
+static void append_counts(const struct pipeline *p, const struct member *m, struct buf *out, uint64_t *until)
+{
+    bool is_aggregator = is_of(m, "aggregator");
+    if (!is_aggregator && !is_of(m, "sortdb"))
+        return;
+    struct json_doc *d = stats_of(p, m);
+    uint64_t complete = json_doc_number(d, "/complete_until");
+    buf_printf(out, "%s %" PRIu64 " %" PRIu64 " ", m->shown.state,
+        json_doc_number(d, "/events_counted_total"), json_doc_number(d, "/generation"));
+    buf_append_bytes(out, json_doc_text(d, "/held_by"));
+    buf_append_char(out, '\n');
+    if (is_aggregator && complete < *until)
+        *until = complete;
+    json_doc_free(&d);
+}
+
+struct pipeline_versions pipeline_versions(const struct pipeline *p)
+{
+    struct pipeline_versions v = {.complete_until = UINT64_MAX};
+    struct buf counts = {0}, daemons = {0};
+    const char *error = readiness_error(p->readiness);
+    buf_printf(&daemons, "%s\n", error ? error : "");
+    buf_append_bytes(&counts, buf_bytes(&daemons));
+    append_own_generations(p, &counts);
+    for (size_t i = 0; i < p->n; i++) {
+        const struct member *m = &p->members[i];
+        buf_printf(&daemons, "%s\n%s\n", m->is.name, m->shown.state);
+        buf_append_bytes(&daemons, buf_bytes(&m->shown.detail));
+        append_counts(p, m, &counts, &v.complete_until);
+    }
+    if (v.complete_until == UINT64_MAX)
+        v.complete_until = 0;
+    v.counts = XXH3_64bits(counts.ptr, counts.len);
+    v.daemons = XXH3_64bits(daemons.ptr, daemons.len);
+    buf_free(&counts);
+    buf_free(&daemons);
+    return v;
+}
+
 void pipeline_reply(struct pipeline *p, struct http_request *req)
 {
     struct buf out = {0};
-    usec_t now = clock_monotonic();
-    readiness_check(p->readiness);
-    bool was_asked = p->asked && now - p->asked < ASKED_FOR;
-    p->asked = now;
-    if (!was_asked && p->unanswered == 0)
-        schedule(p);
+    pipeline_keep_polling(p);
     buf_printf(&out, "{\"time\":%.3f,\"daemons\":[", (double)clock_wall() / USEC_PER_SEC);
     for (size_t i = 0; i < p->n; i++) {
         const struct answer *a = &p->members[i].shown;

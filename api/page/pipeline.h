@@ -6,7 +6,8 @@
  * 1. GET /v1/pipeline answers at once from the latest poll. All clients share the polls, so many open pages cause no
  *    more requests to the daemons than one page.
  * 2. A daemon that does not answer within two seconds is shown as unreachable. The answers of other daemons are not
- *    delayed.
+ *    delayed: a report follows each poll after PIPELINE_REPORT_AFTER, with the daemons' latest answers, and the next poll
+ *    asks only the daemons that have answered.
  * 3. The history has one sample per PIPELINE_REST seconds of the last hour. A restart of the API clears the history.
  * 4. After each poll, cell_watch.h compares the cells.
  * 5. A process without an address, such as the compactor, is described only in run.json of `millrace up`. */
@@ -21,6 +22,7 @@
 #include "http/server/http_server.h"
 
 #define PIPELINE_REST 10 /* seconds */
+#define PIPELINE_REPORT_AFTER (300 * USEC_PER_MSEC)
 
 /* The daemons before the cells, further queues, and nats_to_pubsub, pubsub, an aggregator and the sortdbs of each cell. */
 #define PIPELINE_MEMBERS_MAX (PEERS + REPLICAS_MAX + (3 + REPLICAS_MAX) * CELLS_MAX)
@@ -53,5 +55,16 @@ const struct pipeline_member *pipeline_find(const struct pipeline *p, const char
  * together, `queued` (messages) and `lag` (bytes) are the values at time t. The other members are totals since the start
  * of the daemons. RUN_FILE is null without `millrace up`. */
 void pipeline_reply(struct pipeline *p, struct http_request *req);
+
+/* Calls fn(arg) after each report. */
+void pipeline_on_report(struct pipeline *p, void (*fn)(void *arg), void *arg);
+/* Makes the polls follow every second for some seconds, as a request does. */
+void pipeline_keep_polling(struct pipeline *p);
+/* Hashes that change whenever an answer may change, as far as the latest report knows: an answer of counts, and the state or the
+ * detail of a daemon. complete_until (Unix seconds) is the earliest of all aggregators; 0: one is not known. */
+struct pipeline_versions {
+    uint64_t counts, daemons, complete_until;
+};
+struct pipeline_versions pipeline_versions(const struct pipeline *p);
 
 #endif
