@@ -75,6 +75,8 @@ const visit = (page, address) => page.evaluate((href) => {
 /** Until the condition holds on the page. It is not asked on every frame, because then the page would draw every frame. */
 const holds = (page, condition, argument) => page.waitForFunction(condition, argument, { polling: 50 });
 
+const tileOf = (page, name) => page.locator(".tile", { has: page.getByRole("heading", { name, exact: true }) });
+
 const number = (text) => Number(text.replace(/[^0-9]/g, ""));
 const post = async (...events) => {
   const headers = task.writer ? { Authorization: `Bearer ${task.writer}` } : {};
@@ -125,6 +127,21 @@ async function tableOf(page) {
   return page.locator(".data tbody tr").evaluateAll((rows) => rows.map((row) =>
     ({ date: row.children[0].textContent, n: Number(row.children[1].textContent.replaceAll(",", "")) })).filter((row) => row.n));
 }
+
+/** A picture of a state of the page, in the long round. */
+const shot = async (page, name) => task.is_full && page.screenshot({ path: `${settings.shots}/state-${name}.png` });
+
+/** The requests of a page from now on. */
+function requestsOf(page) {
+  const urls = [];
+  page.on("request", (request) => urls.push(request.url().slice(task.base.length)));
+  return urls;
+}
+
+const hide = (page, hidden) => page.evaluate((hidden) => {
+  Object.defineProperty(document, "hidden", { configurable: true, get: () => hidden });
+  document.dispatchEvent(new Event("visibilitychange"));
+}, hidden);
 
 /** The time that `measure` returns, in ms. In the long round it must be within the limit; a busy machine may need several tries. */
 async function within(limit, what, measure) {
@@ -180,6 +197,8 @@ const checks = {
     const page = await open(query({ view: "overview", period: "all", zone: "America/New_York" }));
     const tile = page.locator(".tile", { has: page.getByRole("heading", { name: "Unique: visitor" }) });
     await tile.getByText(task.unique.toLocaleString("en-US"), { exact: true }).waitFor();
+    await tileOf(page, "sales").locator(".value", { hasText: /^500\.00 €$/ }).waitFor(); // of 400 events
+    assert.deepEqual(await page.locator(".tile h2").allTextContents(), ["Unique: visitor", "Events", "sales", "Change", "Events a second", "Complete until"]);
     await page.getByRole("heading", { name: `${task.unique} unique: visitor` }).waitFor();
     await page.getByText("Days in UTC.").waitFor();
     await visit(page, query({ view: "key", ns: "u", key: "bitly", period: "all", unit: "day", zone: "UTC" }));
@@ -459,6 +478,25 @@ const checks = {
   },
 
   /** Every daemon has ended. */
+  /** Before the first answer, each part says that it loads. */
+  async "says what is loading"() {
+    const page = await open("/icon.svg", {});
+    let go;
+    const may = new Promise((resolve) => { go = resolve; });
+    await page.route(/\/v1\/(compare|breakdown|series)\?/, async (route) => {
+      await may;
+      await route.continue();
+    });
+    await page.goto(page.url().replace("/icon.svg", "/"));
+    await page.getByText("Loading…").first().waitFor();
+    await shot(page, "loading");
+    go();
+    await page.locator(".bars tbody a").first().waitFor();
+    await page.getByText("Loading…").first().waitFor({ state: "detached" });
+    await page.unrouteAll({ behavior: "wait" });
+    await close(page);
+  },
+
   async "shows old numbers as old"() {
     const period = { period: "7d", zone: "UTC" };
     const addresses = [query(period), query({ view: "key", ns: "u", key: "bitly", ...period }), "/?view=pipeline"];
@@ -479,6 +517,7 @@ const checks = {
       await page.locator("#view.old").waitFor();
       await page.locator("#trouble", { hasText: /^\?$/ }).waitFor();
     }
+    for (const [name, page] of [["stopped", overview], ["stopped-pipeline", pipeline]]) await shot(page, name);
     for (const page of [overview, key, pipeline]) await close(page);
   },
 
@@ -505,19 +544,91 @@ const checks = {
 
   async "shows a new event within two seconds"() {
     const page = await open(query({ zone: noon() }));
-    const value = page.locator(".tile", { has: page.getByRole("heading", { name: "Events", exact: true }) }).locator(".value");
+    const value = tileOf(page, "Events").locator(".value");
     await value.filter({ hasText: /\d/ }).waitFor();
     await within(2000, "a new event shows", async () => {
       const before = number(await value.textContent());
       await post({ t: Math.floor(Date.now() / 1000), l: "bitly", c: "US" });
       const began = Date.now();
-      await holds(page, ([n]) => Number(document.querySelectorAll(".tile .value")[1].textContent.replaceAll(",", "")) === n, [before + 1]);
+      await value.filter({ hasText: new RegExp(`^${(before + 1).toLocaleString("en-US")}$`) }).waitFor();
       return Date.now() - began;
     });
     await close(page);
   },
 
   /** Events a second are pushed: the page does not need the polls of the pipeline for them. */
+  /** Without new events, an open tab makes at most 5 requests in 10 seconds, and a hidden tab none. Each event is shown, also without the stream of
+   *  changes. Rows of minutes and quarter hours end by themselves, so seconds that have the end of a minute do not count. */
+  async "asks only for what has changed"() {
+    for (const address of [query({ zone: noon() }), query({ view: "key", ns: "u", key: "bitly", period: "7d", zone: noon() }), "/?view=pipeline"]) {
+      const page = await open(address, {});
+      await settled(page);
+      const urls = requestsOf(page);
+      do { // the first event may be of before the page was opened
+        urls.length = 0;
+        await page.waitForTimeout(2500);
+      } while (urls.length > 2);
+      await holds(page, () => Date.now() % 60000 > 3000 && Date.now() % 60000 < 48000);
+      urls.length = 0;
+      await page.waitForTimeout(10000);
+      assert.ok(urls.length <= 5, `${address}: ${urls.join(" ")}`);
+      console.log(`${address}: ${urls.length} requests in 10 s`);
+      await close(page);
+    }
+    const page = await open(query({ zone: noon() }), {});
+    const value = tileOf(page, "Events").locator(".value");
+    await value.filter({ hasText: /\d/ }).waitFor();
+    await settled(page);
+    let total = number(await value.textContent());
+    const countOne = () => post({ t: Math.floor(Date.now() / 1000), l: "bitly", c: "US" });
+    const showsNext = () => value.filter({ hasText: new RegExp(`^${(++total).toLocaleString("en-US")}$`) }).waitFor();
+    await countOne();
+    await showsNext();
+
+    const ended = page.waitForEvent("requestfailed", (request) => request.url().endsWith("/v1/changes"));
+    await hide(page, true);
+    await ended;
+    await settled(page);
+    const urls = requestsOf(page);
+    await countOne();
+    await page.waitForTimeout(3000); // as long as a visible tab would need
+    assert.deepEqual(urls, []);
+    await hide(page, false);
+    await showsNext();
+
+    page.forgiving = true;
+    await page.route("**/v1/changes", (route) => route.abort());
+    await hide(page, true);
+    await hide(page, false);
+    for (let i = 0; i < 2; i++) {
+      await countOne();
+      await showsNext();
+    }
+    await page.unrouteAll({ behavior: "wait" });
+    await close(page);
+  },
+
+  async "shows the countries on a map"() {
+    const page = await open(query({ zone: noon() }), { viewport: { width: 1280, height: 400 } });
+    const panel = page.locator(".world");
+    await panel.waitFor();
+    await settled(page);
+    const urls = requestsOf(page);
+    assert.equal(await panel.locator("path").count(), 0);
+    await panel.scrollIntoViewIfNeeded();
+    await panel.locator("path").first().waitFor();
+    assert.equal(urls.filter((url) => url === "/map.json").length, 1);
+    const share = (name) => panel.locator("path", { has: page.locator("title", { hasText: new RegExp(`^${name}: `) }) }).evaluate((path) => Number(path.style.getPropertyValue("--share")));
+    await panel.locator("title", { hasText: /^Japan: [1-9]/ }).waitFor({ state: "attached" });
+    assert.ok(await share("Japan") > 0);
+    assert.equal(await share("Chad"), 0);
+    assert.ok(await panel.locator("path").count() > 150);
+    await panel.locator("path", { has: page.locator("title", { hasText: /^Brazil: / }) }).hover();
+    await panel.getByText(/^Brazil: [1-9]/).last().waitFor();
+    await shot(page, "map");
+    await close(page);
+  },
+
   async "shows events a second live"() {
     const page = await open("/", {}); // of its own: it does not get some answers
     const answer = (path, makeReply) => page.addInitScript(`{
@@ -538,15 +649,11 @@ const checks = {
     await moves();
     await shows(/^0$/);
 
-    const hide = (hidden) => page.evaluate((hidden) => {
-      Object.defineProperty(document, "hidden", { configurable: true, get: () => hidden });
-      document.dispatchEvent(new Event("visibilitychange"));
-    }, hidden);
     const ended = page.waitForEvent("requestfailed", (request) => request.url().endsWith("/v1/live/rate"));
-    await hide(true);
+    await hide(page, true);
     await ended;
     await shows(/^–$/);
-    await hide(false);
+    await hide(page, false);
     await shows(/^\d/);
 
     page.forgiving = true;
@@ -663,11 +770,14 @@ const checks = {
   async "shows old events that arrive"() {
     const [page, keys, live] = await Promise.all([open("/"), open(query({ view: "key", ns: "u" })), open("/?view=live")]);
     const shows = (n, day) => holds(page, ([n, day]) => {
-      const tile = document.querySelectorAll(".tile")[1];
+      const tile = [...document.querySelectorAll(".tile")].find((one) => one.querySelector("h2").textContent === "Events");
       return tile && tile.querySelector(".value").textContent === n && tile.querySelector(".muted").textContent === day;
     }, [n, day]);
     await shows("0", "today");
     await page.locator(".empty pre").waitFor();
+    assert.equal(await page.locator(".empty li").count(), 3);
+    await page.getByRole("button", { name: "Copy the command" }).waitFor();
+    await shot(page, "empty");
     await keys.locator(".empty pre").waitFor();
     await live.locator(".empty pre").waitFor();
     await post({ t: 1360281600, l: "bitly", c: "US" });
@@ -706,7 +816,7 @@ const checks = {
     await shows("downloads", "/a.pdf 1");
     await shows("event", "view 3", "download 1", "outbound 1", "signup 1");
     await panel("Views").waitFor();
-    await holds(page, () => document.querySelectorAll(".tile")[1]?.textContent.includes("views, today"));
+    await tileOf(page, "Events").getByText("views, today").waitFor();
     assert.equal(await empty.count(), 0);
     await page.getByText("Add to your site").click();
     await page.locator(".site").getByText(line, { exact: true }).waitFor();
@@ -730,6 +840,20 @@ const checks = {
     await holds(page, () => document.querySelectorAll(".data tbody tr").length > 1);
     assert.match(await queries.textContent(), /^[\d,]+$/);
     await close(page);
+  },
+
+  /** The address that `make run` prints shows all events, and the address without a choice shows those of today. */
+  async "makes sense in any zone"() {
+    for (const timezoneId of ["Pacific/Kiritimati", "America/Los_Angeles", "Asia/Kathmandu"]) {
+      const page = await open(query({ from: task.from, to: task.to }), { timezoneId });
+      await tileOf(page, "Events").locator(".value", { hasText: new RegExp(`^${task.all.toLocaleString("en-US")}$`) }).waitFor();
+      await page.locator(".legend .now").waitFor();
+      await visit(page, "/");
+      await tileOf(page, "Events").locator(".value", { hasText: /^[1-9]/ }).waitFor();
+      await page.locator(".bars tbody a").first().waitFor();
+      await shot(page, `zone-${timezoneId.replace("/", "-")}`);
+      await close(page);
+    }
   },
 
   async "begins the week on any day"() {
@@ -909,6 +1033,7 @@ const checks = {
     const first = daemon("api").pid;
     process.kill(first, "SIGSTOP"); // `millrace up` keeps the socket, so requests wait
     await page.locator("#banner", { hasText: "The API has not answered" }).waitFor();
+    await shot(page, "stale");
     process.kill(first, "SIGKILL");
     await page.locator("#banner").waitFor({ state: "hidden" });
     await until(() => daemon("api").pid !== first, "another process answers");
@@ -1093,7 +1218,7 @@ const checks = {
   async "begins with the newest events"() {
     const overview = query({ zone: noon() });
     const page = await open(overview);
-    const value = page.locator(".tile .value").nth(1);
+    const value = tileOf(page, "Events").locator(".value");
     await page.getByText("No events today: this is the day of the newest event.").waitFor();
     assert.equal(number(await value.textContent()), task.newest_day);
     await page.locator(".bars a", { hasText: "bitly" }).first().click(); // at the same time
@@ -1109,7 +1234,7 @@ const checks = {
     await page.goto(task.base + overview);
     await page.getByText("No events today").waitFor();
     assert.equal((await fetch(address, { method: "POST", body })).status, 200);
-    await holds(page, () => document.querySelectorAll(".tile .value")[1]?.textContent === "1");
+    await value.filter({ hasText: /^1$/ }).waitFor();
     assert.equal(await page.getByText("No events today").count(), 0);
     await close(page);
   },
@@ -1129,6 +1254,7 @@ const checks = {
     await page.locator(".tile", { hasText: "without the aggregator" }).waitFor();
     await page.getByText("The aggregator, which has the counts of these minutes, does not answer.").waitFor();
     await page.locator("#banner", { hasText: /^The aggregator has not answered since .*; Pipeline shows the remedy/ }).waitFor();
+    await shot(page, "part-missing");
     await page.goto(task.base + query({ view: "key", ns: "u", key: "bitly", period: "all", unit: "day" }));
     process.kill(pid, "SIGCONT");
     await heading(task.total).waitFor();
@@ -1136,10 +1262,10 @@ const checks = {
     await close(page);
   },
 
-  /** The memory of open pages, one of each view, after collection, between the first third of the time and its end. */
+  /** The memory of open pages, after collection, and of the API, between the first third of the time and its end. */
   async "stays level in memory"() {
-    const pages = [];
-    for (const address of ["/", "/?view=key&ns=u&key=bitly", "/?view=live", "/?view=pipeline"]) pages.push(await open(address));
+    const views = ["/", "/?view=key&ns=u&key=bitly", "/?view=live", "/?view=pipeline"];
+    const pages = await Promise.all(Array.from({ length: task.is_full ? 10 : 2 }, (_, i) => open(views[i % views.length], {})));
     const used = async () => {
       let sum = 0;
       for (const page of pages) {
@@ -1150,6 +1276,7 @@ const checks = {
       }
       return sum;
     };
+    const served = async () => (await (await fetch(`${task.base}/stats?format=json`)).json()).resident_memory_bytes;
     const spend = async (seconds) => {
       for (const end = Date.now() + seconds * 1000; Date.now() < end;) {
         const t = Math.floor(Date.now() / 1000);
@@ -1157,12 +1284,15 @@ const checks = {
         await pages[0].waitForTimeout(500);
       }
     };
+    for (const page of pages) await settled(page);
     await spend(task.open_seconds / 3);
-    const early = await used();
+    const [early, earlyServed] = [await used(), await served()];
     await spend((task.open_seconds * 2) / 3);
-    const late = await used();
-    console.log(`${pages.length} pages hold ${(early / 1e6).toFixed(1)} MB, later ${(late / 1e6).toFixed(1)} MB`);
+    const [late, lateServed] = [await used(), await served()];
+    const mb = (n) => (n / 1e6).toFixed(1);
+    console.log(`${pages.length} pages hold ${mb(early)} MB, later ${mb(late)} MB; the API ${mb(earlyServed)} MB, later ${mb(lateServed)} MB`);
     assert.ok(late < early * 1.2 + 2e5 * pages.length, `${early} -> ${late}`);
+    assert.ok(lateServed < earlyServed * 1.2 + 8e6, `the API: ${earlyServed} -> ${lateServed}`);
     for (const page of pages) await close(page);
   },
 };

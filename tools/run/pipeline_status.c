@@ -771,7 +771,8 @@ static void look_at_newest(struct pipeline_status *s, const char *archive)
     ssize_t n = readlink(path, name, sizeof name - 1);
     name[n > 0 ? n : 0] = '\0';
     if (manifest_directory_number(name, &newest) && newest > (uint64_t)s->archive_generation &&
-        access(path, F_OK) == 0 && lstat(path, &st) == 0 && clock_wall() / USEC_PER_SEC - st.st_mtime > NEWEST_SETTLED)
+        access(path, F_OK) == 0 && lstat(path, &st) == 0 &&
+        clock_wall() / USEC_PER_SEC - st.st_mtime > NEWEST_SETTLED)
         add_problem(s, STATUS_ATTENTION,
             "to drop the newer generations: millrace compact --discard-newer; to keep them, make `current` a "
             "link to the newest one: millrace help compaction, \"Return to an older generation\"",

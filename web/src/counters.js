@@ -13,7 +13,7 @@ export async function configured(signal) {
 /** A total with a constant key counts the whole feed. */
 export const isConstant = (total) => total.key.startsWith('"');
 export const constantKey = (total) => JSON.parse(total.key);
-export const feedOf = (totals) => totals.find(isConstant);
+export const feedOf = (totals) => totals.find((total) => isConstant(total) && !total.value) ?? totals.find(isConstant);
 
 /** The total of a web site's events by name (etc/website.conf). */
 export const siteOf = (totals) => totals.find((total) => total.key === "event" && total.subtotals.some((subtotal) => subtotal.key === "path"));

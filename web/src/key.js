@@ -139,7 +139,7 @@ function start(totals, total, state, element) {
     found.show(rows.length ? listOf(rows) : asked ? h("p", { class: "muted" }, "No key contains this text.") : emptyHint(await configured(signal), state));
   }
 
-  let stop = keepFresh(FRESH, load, found.fail);
+  let stop = keepFresh(FRESH, load, found.fail, { of: "counts" });
   let typed;
   return { look(next) {
     text = next;
@@ -147,7 +147,7 @@ function start(totals, total, state, element) {
     clearTimeout(typed);
     typed = setTimeout(() => {
       stop();
-      stop = keepFresh(text ? SEARCH_FRESH : FRESH, load, found.fail);
+      stop = keepFresh(text ? SEARCH_FRESH : FRESH, load, found.fail, { of: "counts" });
     }, TYPED);
   }, stop() {
     clearTimeout(typed);
@@ -200,7 +200,7 @@ function show(totals, total, key, view, element, freshness) {
   const stop = keepFresh(FRESH, async (signal) => {
     state = await resolve(wanted, signal);
     await loadParts(parts, signal);
-  }, (error) => failFirst(error, series, grid));
+  }, (error) => failFirst(error, series, grid), { of: "counts" });
   return { redraw() { series.redraw(); quantiles.forEach((p) => p.redraw()); uniques.redraw(); },
     stop() { stop(); series.destroy(); quantiles.forEach((p) => p.destroy()); uniques.stop(); } };
 }

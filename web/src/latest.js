@@ -1,7 +1,7 @@
 // The time that a view shows without a choice: the usual period, or the time of the newest events if these are older.
 
+import { changes } from "./changes.js";
 import { getCounts } from "./counts.js";
-import { countedTotal } from "./pipeline_data.js";
 import { isSpan, LATEST, timeOf, zoneOf } from "./state.js";
 
 /** The last unit with events: {t, end}; null: there is none. */
@@ -28,14 +28,14 @@ async function newestSpan(series, zone, days, signal) {
 export function latestTime(state) {
   const usual = LATEST[state.view] ?? LATEST.overview;
   let span;
-  let counted = null; // when the span was found
+  let counted; // the version of the counts in which the span was found
   return async (series, signal) => {
     if (state.period !== "latest" || isSpan(state)) return state;
     const now = { ...state, period: usual.period };
     const { total } = await getCounts("v1/series", { ...series, unit: "day", ...timeOf(now) }, signal);
     if (total) return now;
-    const latest = countedTotal();
-    if (span === undefined || counted !== latest) {
+    const latest = changes()?.counts;
+    if (span === undefined || !latest || counted !== latest) {
       span = await newestSpan(series, zoneOf(state), usual.days, signal);
       counted = latest;
     }

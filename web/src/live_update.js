@@ -1,6 +1,7 @@
 // Keeps what is on the screen fresh, and says when it cannot.
 
 import { ApiError, hasToken, setToken } from "./api.js";
+import { changes, changesBegin, watchChanges } from "./changes.js";
 import { byId, h } from "./dom.js";
 import { clock } from "./format.js";
 
@@ -8,6 +9,8 @@ const RETRY = 1000; // ms
 const SLOW = 3000; // ms without an answer
 const BUSY_SHARE = 3; // a request that takes a second is made again after three seconds
 const BUSY_MAX = 5000; // ms
+const SLOW_POLL = 5000; // ms between requests without the stream of changes
+const LATE = 10; // seconds behind the clock, from which complete_until is not waited for
 
 const failing = new Set();
 let missing = []; // sources whose counts are not in the latest answer
@@ -91,34 +94,56 @@ export async function loadParts(parts, signal) {
   if (failed) throw failed.reason;
 }
 
+/** The unit up to which rows are complete, and the latest unit, which usually begins when the one before it is complete. */
+const periods = (until, seconds) => [until ?? 0, Math.max(until ?? 0, Date.now() / 1000 - LATE)].map((t) => Math.floor(t / seconds)).join();
+
+/** What answers depend on, in an event of the stream of changes. The rows of a series change with the time, too. */
+const VERSIONS = {
+  counts: (event) => `${event.counts} ${periods(event.complete_until, 900)}`,
+  minutes: (event) => `${event.counts} ${periods(event.complete_until, 60)}`,
+  daemons: (event) => event.daemons,
+};
+
 /**
- * Calls load(signal, works) now and then every `interval` ms while the tab is visible, until stop(). A failure that may pass shows in the
+ * Calls load(signal, works) now and then every `interval` ms while the tab is visible, until stop(). With `of`, one of VERSIONS, it is called
+ * only when its answers may have changed, or if it has returned true. A failure that may pass shows in the
  * banner and is tried again; any other is given to onError, once. `mayWait`: load may wait for news for any time; it calls works() once it
- * can wait. `part` names the part of the page whose numbers become old when requests fail,
- * and `source` the daemon that answers them.
+ * can wait. `part` names the part of the page whose numbers become old when requests fail, `source` the daemon that answers them, and
+ * atMost() the time (ms) after which load is called in any case.
  */
-export function keepFresh(interval, load, onError, { mayWait = false, part = mayWait ? null : "view", source = "The API" } = {}) {
+export function keepFresh(interval, load, onError, { mayWait = false, of = null, part = mayWait ? null : "view", source = "The API",
+  atMost = () => Infinity } = {}) {
   const controller = new AbortController();
   const self = { error: null, part, answered: 0 };
   let timer;
+  let version = null; // of the latest answers; null: not known
+  let began = 0;
+  let isWaiting = false; // for a change
   const works = () => {
     failing.delete(self);
     showBanner();
   };
+  const current = () => (of && changes() ? VERSIONS[of](changes()) : null);
 
   async function run() {
-    const began = performance.now();
-    let wait = interval;
+    if (of) await changesBegin();
+    if (controller.signal.aborted) return;
+    began = performance.now();
+    version = current();
+    isWaiting = false;
+    const isCut = Boolean(of) && version === null;
+    let wait = isCut ? SLOW_POLL : interval;
     const slow = mayWait ? 0 : setTimeout(() => {
       self.error = new ApiError(0, null, `${source} has not answered for ${SLOW / 1000} seconds.`);
       failing.add(self);
       showBanner();
     }, SLOW);
     try {
-      await load(controller.signal, works);
+      if (await load(controller.signal, works)) version = null;
       self.answered = Date.now() / 1000;
       failing.delete(self);
       if (!mayWait) wait = Math.max(wait, Math.min(BUSY_MAX, BUSY_SHARE * (performance.now() - began)));
+      isWaiting = isCut;
     } catch (error) {
       if (controller.signal.aborted) return;
       if (!isTemporary(error)) {
@@ -129,6 +154,7 @@ export function keepFresh(interval, load, onError, { mayWait = false, part = may
       }
       self.error = error;
       failing.add(self);
+      version = null;
       wait = RETRY;
     } finally {
       clearTimeout(slow);
@@ -138,12 +164,23 @@ export function keepFresh(interval, load, onError, { mayWait = false, part = may
   }
 
   function next() {
+    isWaiting = false;
     if (document.hidden) document.addEventListener("visibilitychange", next, { once: true, signal: controller.signal });
-    else run();
+    else if (version === null || version !== current() || performance.now() - began >= atMost()) run();
+    else {
+      self.answered = Date.now() / 1000; // the answers are still those of now
+      isWaiting = true;
+    }
   }
 
+  const unwatch = watchChanges(() => {
+    if (!isWaiting) return;
+    clearTimeout(timer);
+    next();
+  });
   run();
   return () => {
+    unwatch();
     controller.abort();
     clearTimeout(timer);
     failing.delete(self);

@@ -1,32 +1,39 @@
 // Starts the page: the frame, and the view that the URL names.
 
+import { startChanges, watchChanges } from "./changes.js";
 import { byId, h } from "./dom.js";
 import { clock, isToday, moment, plural } from "./format.js";
-import { keyView } from "./key.js";
-import { liveView } from "./live.js";
 import { watchOld } from "./live_update.js";
-import { metricsView } from "./metrics.js";
 import { overview } from "./overview.js";
-import { pipelineView } from "./pipeline.js";
 import { daemonOf, startPipeline, watchPipeline } from "./pipeline_data.js";
 import { problems } from "./problems.js";
-import { queuesView } from "./queues.js";
-import { shareView } from "./share_view.js";
 import { address, onChange, read, zoneOf } from "./state.js";
 import { get, hasToken } from "./api.js";
 
-const VIEWS = { overview: ["Overview", overview], key: ["Keys", keyView], live: ["Live", liveView], queues: ["Queues", queuesView], pipeline: ["Pipeline", pipelineView],
-  metrics: ["Metrics", metricsView] };
+/** The name of each view, and how to load the function that makes it. */
+const VIEWS = {
+  overview: ["Overview", () => overview],
+  key: ["Keys", async () => (await import("./key.js")).keyView],
+  live: ["Live", async () => (await import("./live.js")).liveView],
+  queues: ["Queues", async () => (await import("./queues.js")).queuesView],
+  pipeline: ["Pipeline", async () => (await import("./pipeline.js")).pipelineView],
+  metrics: ["Metrics", async () => (await import("./metrics.js")).metricsView],
+};
+const makers = { overview };
 /** A frame on another page shows one view and changes nothing. */
 const isEmbedded = read().embed === "1";
 const EMBEDDED = ["overview", "key", "live"];
+const nameOf = ({ view }) => (Object.hasOwn(VIEWS, view) && (!isEmbedded || EMBEDDED.includes(view)) ? view : "overview");
 const THEMES = ["system", "light", "dark"];
 const THEME = "millrace-theme";
 
 let current = null;
 
+let latest = null; // the answer of the view for which the head of the page says how fresh it is
+
 /** Up to when the counts of an answer are complete, in the head of the page. */
 function freshness(reply) {
+  latest = reply;
   const zone = zoneOf(read());
   const until = reply.complete_until;
   const time = until && !reply.rows.every((row) => row.passed) ? ` until ${isToday(until, zone) ? clock(until, zone) : moment(until, zone)}` : "";
@@ -55,14 +62,31 @@ function showTrouble() {
   badge.title = isOld ? "The API does not answer" : plural(troubles, "problem", "problems");
 }
 
+/** Loads the function that makes a view. Another version of the page may have been installed since this one was loaded. */
+async function load(name) {
+  try {
+    makers[name] = await VIEWS[name][1]();
+  } catch {
+    makers[name] = undefined;
+    byId("view").replaceChildren(h("p", { class: "error" }, "This view cannot be loaded. "), h("button", { type: "button", onclick: () => location.reload() }, "Load the page again"));
+    return;
+  }
+  if (nameOf(read()) === name) showView();
+}
+
 function showView() {
   const state = read();
-  const name = Object.hasOwn(VIEWS, state.view) && (!isEmbedded || EMBEDDED.includes(state.view)) ? state.view : "overview";
+  const name = nameOf(state);
+  if (!makers[name]) {
+    load(name);
+    return;
+  }
   const top = scrollY;
   const held = byId("view").contains(document.activeElement) ? document.activeElement : null;
   current?.stop();
+  latest = null;
   byId("freshness").textContent = "";
-  current = VIEWS[name][1](state, { freshness });
+  current = makers[name](state, { freshness });
   navigation(name, state);
   const subject = { key: state.key, metrics: state.metric }[name];
   document.title = `${subject ? `${subject.slice(0, 60)} – ` : ""}${VIEWS[name][0]} – millrace`;
@@ -84,11 +108,12 @@ function setTheme(theme) {
 }
 
 document.documentElement.classList.toggle("embedded", isEmbedded);
-byId("share").addEventListener("click", shareView);
+byId("share").addEventListener("click", async () => (await import("./share_view.js")).shareView());
 byId("theme").addEventListener("click", () => setTheme(THEMES[(THEMES.indexOf(localStorage.getItem(THEME) ?? "system") + 1) % THEMES.length]));
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => current?.redraw?.());
 setTheme(THEMES.find((theme) => theme === localStorage.getItem(THEME)) ?? "system");
 onChange(showView);
+startChanges();
 showView();
 if (hasToken())
   get("v1/access").then(({ views }) => {
@@ -108,4 +133,7 @@ watchOld("pipeline", (since) => {
   showTrouble();
 });
 watchOld("view", (since) => byId("view").classList.toggle("old", since !== null));
+watchChanges((event) => {
+  if (event?.complete_until && latest?.complete_until) freshness({ ...latest, complete_until: event.complete_until });
+});
 startPipeline();

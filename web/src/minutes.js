@@ -45,7 +45,8 @@ export function minutesPanel(shown, view, linkOf) {
     const label = `${count(series.total)} ${shown.name} from ${clock(series.from, zone)} to ${clock(series.to, zone)}`;
     rows = series.rows;
     p.note(`${count(series.total)} ${shown.name}`);
-    p.show(minuteBars(rows, zone, label), h("div", { class: "grid" }, lists.map((reply, i) => {
+    const ends = h("p", { class: "ends", "aria-hidden": "true" }, h("span", {}, new Date(series.from * 1000).toLocaleTimeString(undefined, { timeZone: zone, timeStyle: "short" })), h("span", {}, "now"));
+    p.show(minuteBars(rows, zone, label), ends, h("div", { class: "grid" }, lists.map((reply, i) => {
       const caption = parts[i].subtotal.label || parts[i].subtotal.ns;
       return h("div", {}, h("h3", {}, caption), bars({ caption, rows: reply.rows, other: reply.other, total: reply.total, link: linkOf(parts[i]) }));
     })));
@@ -62,13 +63,15 @@ export function minutesPanel(shown, view, linkOf) {
       const replies = await getWhole((exact) => Promise.all([get(request.path, request.parameters, exact), ...lists.map((list) => top(list, exact))]), signal);
       if (replies) show(replies[0], replies.slice(1));
       else p.fail({ message: "The aggregator, which has the counts of these minutes, does not answer." });
+      return !replies;
     } catch (error) {
       // After a start, the aggregator first reads these minutes again.
       if (error.code !== "minutes-not-held") throw error;
       p.fail({ message: `${error.message[0].toUpperCase()}${error.message.slice(1)}.` });
+      return true;
     }
   }
 
-  const stop = keepFresh(FRESH, load, (error) => (error.code === "minutes-off" ? p.element.remove() : p.fail(error)));
+  const stop = keepFresh(FRESH, load, (error) => (error.code === "minutes-off" ? p.element.remove() : p.fail(error)), { of: "minutes" });
   return { element: p.element, stop };
 }

@@ -1,12 +1,14 @@
-// Overview: how many events now, today against yesterday, and the largest keys.
+// Overview: visitors, events and values of a time, against the time before, and the largest keys.
 
 import { sparkline } from "./chart.js";
 import { periodControls } from "./controls.js";
-import { configured, firstOf, siteOf, totalOf } from "./counters.js";
-import { without } from "./counts.js";
+import { watchChanges } from "./changes.js";
+import { configured, constantKey, firstOf, isConstant, siteOf, totalOf } from "./counters.js";
+import { getCounts, without } from "./counts.js";
 import { breakdownPanel, seriesPanel } from "./counts_panels.js";
 import { h } from "./dom.js";
-import { change, clock, count, duration, isToday, likeForLike, moment, span } from "./format.js";
+import { filteredOrAll, missedWords } from "./filters.js";
+import { change, clock, count, duration, isToday, likeForLike, moment, numbersOf, span } from "./format.js";
 import { latestTime } from "./latest.js";
 import { minutesPanel } from "./minutes.js";
 import { keepFresh, loadParts } from "./live_update.js";
@@ -14,27 +16,24 @@ import { failFirst, tile } from "./panel.js";
 import { addToSite } from "./site.js";
 import { historySpan, ratesOf, watchPipeline } from "./pipeline_data.js";
 import { watchRate } from "./rate.js";
-import { address, isSpan, zoneOf } from "./state.js";
+import { address, isSpan, seriesRequest, zoneOf } from "./state.js";
 import { uniquesPanels } from "./uniques.js";
 
 const FRESH = 1000; // ms
 const TOP = 10;
 
-const iso = (seconds) => (seconds ? new Date(seconds * 1000).toISOString() : "");
+let makeWorld = null;
 
 export function overview(view, { freshness }) {
   const zone = zoneOf(view);
   const series = seriesPanel(view);
-  let last = null; // the API's answer for the series, which has three of the numbers
-  const rate = tile("Events a second", { request: () => ({ path: "v1/live/rate" }), rows: () => [["rate"], [perSecond]] });
-  const total = tile("Events", { request: series.request, rows: () => [["from", "to", "events"], [iso(last?.from), iso(last?.to), last?.total]] });
-  const before = tile("Change", { request: series.request, rows: () => {
-    const like = last?.before && likeForLike(last.rows);
-    return [["percent", "now", "then"], [like?.percent, like?.now, like?.then]];
-  } });
-  const complete = tile("Complete until", { request: series.request, rows: () => [["until"], [iso(last?.complete_until)]] });
+  let last = null; // the API's answer for the series
+  const rate = tile("Events a second");
+  const total = tile("Events");
+  const before = tile("Change");
+  const complete = tile("Complete until");
   const grid = h("div", { class: "grid" });
-  const tiles = h("div", { class: "tiles" }, [rate, total, before, complete].map((t) => t.element));
+  const tiles = h("div", { class: "tiles" }, [total, before, rate, complete].map((t) => t.element));
   const members = h("div", { class: "members" });
   const controls = periodControls(view);
   const element = h("div", {}, h("h1", { class: "visually-hidden" }, "Overview"), h("p", { class: "muted" }, "Loading…"));
@@ -43,6 +42,7 @@ export function overview(view, { freshness }) {
   let panels = null;
   let uniques = null;
   let minutes = null;
+  let world = null;
 
   /** All parts at once: a part that came later would move the others. */
   function place(...more) {
@@ -55,14 +55,37 @@ export function overview(view, { freshness }) {
     members.append(...uniques.elements);
     return uniques.charts.map((chart) => {
       const name = chart.unique.label || chart.unique.ns;
-      let reply = null;
-      const number = tile(`Unique: ${name}`, { request: chart.request, rows: () => [["from", "to", name], [iso(reply?.from), iso(reply?.to), reply?.total]] });
-      total.element.after(number.element);
+      const number = tile(`Unique: ${name}`);
+      total.element.before(number.element);
       return { fail: chart.fail, async load(signal) {
-        reply = await chart.load(state, shown.key, signal);
+        const reply = await chart.load(state, shown.key, signal);
         number.show(count(reply.total), span(reply.from, reply.to, reply.timezone));
       } };
     });
+  }
+
+  /** A tile for each sum of the whole feed, such as the revenue. */
+  const addValues = (totals) => totals.filter((own) => own.value && isConstant(own)).map((own) => {
+    const number = tile(own.label || own.ns);
+    before.element.before(number.element);
+    return { fail: (error) => number.show("–", error.message), async load(signal) {
+      const { missed, remedy, ...counter } = await filteredOrAll(state, { ns: own.ns, key: constantKey(own) }, signal);
+      const { path, parameters } = seriesRequest(state, counter);
+      const reply = await getCounts(path, parameters, signal);
+      const like = reply.before && likeForLike(reply.rows);
+      number.show(numbersOf(reply)(reply.total), missedWords(missed) || (like?.then ? `${change(like.percent)} against ${span(reply.before.from, reply.before.to, zone)}`
+        : span(reply.from, reply.to, zone)));
+    } };
+  });
+
+  /** The countries of the first list of countries. */
+  async function addWorld(shown) {
+    const part = shown.panels.find(({ subtotal }) => subtotal.label === "country");
+    if (!part) return;
+    if (!makeWorld) makeWorld = (await import("./world.js")).worldPanel; // once: later views must not wait
+    world = makeWorld(part);
+    grid.children[shown.panels.indexOf(part)].after(world.element);
+    panels.push({ load: (signal) => world.load(state, signal), fail: world.fail });
   }
 
   function showTiles(reply, name) {
@@ -70,6 +93,10 @@ export function overview(view, { freshness }) {
     const like = reply.before && likeForLike(reply.rows);
     before.show(like ? change(like.percent) : "–", !reply.before ? "compared with nothing" : !like ? "no unit has passed yet"
       : `${like.then ? `from ${count(like.then)}` : "no events"} in ${reply.complete_until < reply.to ? "the same part of " : ""}${span(reply.before.from, reply.before.to, zone)}`);
+    showComplete(reply);
+  }
+
+  function showComplete(reply) {
     const until = reply.complete_until;
     if (until && reply.rows.every((row) => row.passed)) complete.show("the end", reply.approximate ? "of this time, approximate" : "of this time");
     else complete.show(until ? clock(until, zone) : "–", reply.held_by ? `held back by ${reply.held_by}` : !until ? "not known" : isToday(until, zone) ? "every event accepted before" : moment(until, zone));
@@ -109,7 +136,8 @@ export function overview(view, { freshness }) {
       });
       grid.append(...panels.map((p) => p.element));
       minutes = minutesPanel(shown, view, (part) => linkOf(part, totals, {}));
-      panels.push(...addUniques(shown));
+      panels.push(...addUniques(shown), ...addValues(totals));
+      await addWorld(shown);
       place(siteOf(totals) ? addToSite(script) : "", minutes.element);
     }
     state = await resolve({ ns: shown.total.ns, key: shown.key }, signal);
@@ -120,7 +148,7 @@ export function overview(view, { freshness }) {
   const stopCounts = keepFresh(FRESH, load, (error) => {
     place();
     failFirst(error, series, grid);
-  });
+  }, { of: "counts" });
   let perSecond = null;
   let pipeline = null;
   let why = "";
@@ -142,6 +170,10 @@ export function overview(view, { freshness }) {
     showRate();
   });
 
+  const stopChanges = watchChanges((event) => {
+    if (event?.complete_until && last?.complete_until) showComplete({ ...last, complete_until: event.complete_until });
+  });
+
   const redraw = () => { series.redraw(); uniques?.redraw(); };
-  return { element, redraw, stop() { stopCounts(); stopRate(); stopPipeline(); series.destroy(); uniques?.stop(); minutes?.stop(); } };
+  return { element, redraw, stop() { stopCounts(); stopRate(); stopPipeline(); stopChanges(); series.destroy(); uniques?.stop(); minutes?.stop(); world?.stop(); } };
 }

@@ -10,6 +10,8 @@ import { diskOf, problems } from "./problems.js";
 import { share } from "./share.js";
 import { dataTable } from "./table.js";
 
+const FRESH = 2000; // ms
+
 const ROLES = {
   simplequeue: "takes events from apps", queue_to_pubsub: "publishes the queue's events",
   queue_to_nats: "publishes the queue's events to JetStream", nats_to_pubsub: "copies the events of queues from JetStream", pubsub: "stores the streams",
@@ -154,7 +156,7 @@ export function pipelineView() {
     if (!data.element.parentNode) element.append(data.element); // below the cards
   }
 
-  const stopPipeline = watchPipeline(draw, (error) => wrong.replaceChildren(h("p", { class: "error" }, error.message)));
+  const stopPipeline = watchPipeline(draw, (error) => wrong.replaceChildren(h("p", { class: "error" }, error.message)), { atMost: FRESH });
   const stopOld = watchOld("pipeline", (t) => {
     since = t;
     if (shown) draw(shown);

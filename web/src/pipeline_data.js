@@ -1,10 +1,11 @@
-// The state of the pipeline, polled once a second and shared by the views.
+// The state of the pipeline, shared by the views.
 
 import { get } from "./api.js";
 import { keepFresh } from "./live_update.js";
 
-const EVERY = 1000;
-const RATE_OVER = 5; // seconds
+const EVERY = 1000; // ms
+const AT_MOST = 12000; // ms between polls; the history has a sample every 10 seconds
+const RATE_OVER = 6; // seconds
 
 const sum = (objects, name) => (objects ? Object.values(objects).reduce((total, o) => total + Number(o[name] ?? 0), 0) : null);
 const QUERIES = /"\/v1\/(?!pipeline|live)/;
@@ -52,12 +53,13 @@ export function startPipeline() {
   keepFresh(EVERY, poll, (error) => {
     failure = error;
     for (const listener of listeners) listener.fail?.(error);
-  }, { part: "pipeline" });
+  }, { part: "pipeline", of: "daemons", atMost: () => Math.min(AT_MOST, ...[...listeners].map((listener) => listener.atMost)) });
 }
 
-/** Calls show({time, daemons, run, history, totals}) now if it is known, and every second. Returns a function that stops it. */
-export function watchPipeline(show, fail) {
-  const listener = { show, fail };
+/** Calls show({time, daemons, run, history, totals}) now if it is known, and whenever it is asked: when the state of a daemon changes, and at
+ *  least every `atMost` ms. Returns a function that stops it. */
+export function watchPipeline(show, fail, { atMost = AT_MOST } = {}) {
+  const listener = { show, fail, atMost };
   listeners.add(listener);
   if (recent.length) show(recent.at(-1));
   else if (failure) fail?.(failure);
@@ -79,9 +81,6 @@ export function ratesOf(pipeline, name) {
 
 /** How long the history is, in seconds: an hour, or less after the API's start. */
 export const historySpan = ({ history }) => (history.length > 1 ? history.at(-1).t - history[0].t : 0);
-
-/** The number of events that the aggregator has counted; null: not known. */
-export const countedTotal = () => recent.at(-1)?.totals.counted ?? null;
 
 /** The name of a daemon, with that of its cell. */
 export const nameOf = (d) => (d.cell ? `${d.name} ${d.cell}` : d.name);

@@ -85,7 +85,7 @@ export function retentionPanel(unique, key, view) {
     p.show(h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Retention: ${name}` }, h("table", { class: "retention" },
       h("thead", {}, h("tr", {}, ["Week of", "New", ...rows.slice(1).map((_, i) => `+${i + 1}`)].map((text) => h("th", { scope: "col" }, text)))),
       h("tbody", {}, rows.map(line)))));
-  }, p.fail);
+  }, p.fail, { of: "counts" });
   return { element: p.element, stop };
 }
 
