@@ -81,13 +81,23 @@ static void report_floor(struct wiring *w)
         floor > now + AHEAD_MAX ? text : NULL);
 }
 
+static void report_files(struct wiring *w)
+{
+    const char *missing = target_files_missing(w->files);
+    char *text = missing ? mem_printf("no file of targets: %s", missing) : NULL;
+    daemon_set_notice(w->scraper.daemon, "files", NOTICE_WARNING,
+        "correct the file; its earlier targets stay in the list", target_files_error(w->files));
+    daemon_set_notice(
+        w->scraper.daemon, "no_file", NOTICE_WARNING, "create the file, or correct `files`", text);
+    free(text);
+}
+
 static void look(struct wiring *w)
 {
     list_names(w, NULL); /* so that no name is forgotten */
     if (target_files_look(w->files) || w->is_renamed)
         set_targets(w);
-    daemon_set_notice(w->scraper.daemon, "files", NOTICE_WARNING,
-        "correct the file; its earlier targets stay in the list", target_files_error(w->files));
+    report_files(w);
     report_floor(w);
     if (w->coordinator)
         daemon_set_notice(w->scraper.daemon, "zookeeper", NOTICE_WARNING,

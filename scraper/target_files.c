@@ -22,6 +22,7 @@ struct target_files {
     const char *patterns;
     const struct target_defaults *defaults;
     struct target_file *first;
+    char *missing; /* the first path or pattern without a file; NULL: none */
 };
 
 static void file_free(struct target_file *f)
@@ -126,6 +127,8 @@ bool target_files_look(struct target_files *files)
     const char *rest = files->patterns;
     struct bytes word;
     begin(files, false);
+    free(files->missing);
+    files->missing = NULL;
     while (bytes_next_word(&rest, " ", &word)) {
         char *pattern = bytes_dup(word);
         glob_t found;
@@ -133,6 +136,8 @@ bool target_files_look(struct target_files *files)
             for (size_t i = 0; i < found.gl_pathc; i++)
                 is_changed |= look(files, found.gl_pathv[i]);
             globfree(&found);
+        } else if (!files->missing) {
+            files->missing = mem_strdup(pattern);
         }
         free(pattern);
     }
@@ -171,6 +176,11 @@ const char *target_files_error(const struct target_files *files)
     return NULL;
 }
 
+const char *target_files_missing(const struct target_files *files)
+{
+    return files->missing;
+}
+
 struct target_files *target_files_new(const char *patterns, const struct target_defaults *defaults)
 {
     struct target_files *f = mem_zalloc(sizeof *f);
@@ -188,6 +198,7 @@ void target_files_free(struct target_files **fp)
         next = f->next;
         file_free(f);
     }
+    free(files->missing);
     free(files);
     *fp = NULL;
 }

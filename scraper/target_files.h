@@ -25,5 +25,7 @@ void target_files_end_nodes(struct target_files *f);
 void target_files_list(const struct target_files *f, struct target_list *out);
 /* Returns the error of the first file or node that has one, or NULL. */
 const char *target_files_error(const struct target_files *f);
+/* Returns the first path or pattern that matched no file in the last call of target_files_look, or NULL. */
+const char *target_files_missing(const struct target_files *f);
 
 #endif

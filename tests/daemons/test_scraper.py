@@ -171,6 +171,16 @@ class Targets(ScraperTest):
         self.wait_scrape(lambda v: v.get("up") == 1, "a scrape")
         self.assertIn("targets0.json: not a regular file", scraper.get("/health").text)
 
+    def test_a_file_that_does_not_exist(self):
+        """The file is named until it exists; then its targets are scraped."""
+        self.pubsub()
+        scraper = self.scraper("--files=" + self.path("none*.json"))
+        self.assertIn("no file of targets: " + self.path("none*.json"), scraper.get("/health").text)
+        self.assertIn("no file of targets", scraper.log)
+        self.write_targets((self.target({"/metrics": "a 1\n"}).address, {}), name="none1.json")
+        self.wait_scrape(lambda v: v.get("up") == 1, "a scrape")
+        wait_until(lambda: scraper.get("/health").text.strip() == "ready", "no warning")
+
     def test_check_config_reads_the_files(self):
         self.write("targets.json", "[{\"targets\": [\"a:1\"], \"labels\": {\"a-b\": \"c\"}}]")
         for args, text in ((["--files=" + self.path("targets.json")], b"targets.json: group 1: a label has an invalid name"), (["--files="], b"required"),
