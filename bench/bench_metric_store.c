@@ -70,7 +70,8 @@ static void name_all(struct bench *b)
         snprintf(n->device, sizeof n->device, "device%d", i % HOST / 4);
         snprintf(n->host, sizeof n->host, "host%d:9100", i / HOST);
         snprintf(n->mode, sizeof n->mode, "m%d", i % 4);
-        n->labels[0] = (struct metric_label){BYTES_LITERAL("__name__"), BYTES_LITERAL("node_operations_total")};
+        n->labels[0] =
+            (struct metric_label){BYTES_LITERAL("__name__"), BYTES_LITERAL("node_operations_total")};
         n->labels[1] = (struct metric_label){BYTES_LITERAL("device"), bytes_str(n->device)};
         n->labels[2] = (struct metric_label){BYTES_LITERAL("instance"), bytes_str(n->host)};
         n->labels[3] = (struct metric_label){BYTES_LITERAL("job"), BYTES_LITERAL("node")};

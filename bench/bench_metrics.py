@@ -50,6 +50,7 @@ BEGIN, DAY = 1700000040, 86400 if SCALE == 1 else 7200  # a whole minute after t
 AGAIN = 3
 QUERIES = {"x": "node_operations_total", "rate(x[5m])": "rate(node_operations_total[5m])",
            "sum by (mode) (rate(x[5m]))": "sum by (mode) (rate(node_operations_total[5m]))"}
+TICK = 0.01  # of the kernel's count of processor time
 PAGES = 16  # different pages; each target serves them in turn
 
 
@@ -250,7 +251,7 @@ class Metrics(peer_servers.Peers):
         harness.wait_until(lambda: self.has_scraped(system, 2 * n * OF_TARGET), "two scrapes of each target", 180)
         began, first, used = time.monotonic(), system.samples(), {name: measuring.cpu_seconds(pid) for name, pid in pids.items()}
         time.sleep(max(WINDOW, interval))
-        used = {name: measuring.cpu_seconds(pid) - used[name] for name, pid in pids.items()}
+        used = {name: max(measuring.cpu_seconds(pid) - used[name], TICK) for name, pid in pids.items()}
         samples, took = system.samples() - first, time.monotonic() - began
         costs = {"processor time, us": 1e6 * sum(used.values()) / samples}
         if len(pids) > 1:

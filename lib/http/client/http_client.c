@@ -106,14 +106,17 @@ struct http_client {
     bool freed;
 };
 
-/* Sets the link's timer; `after` 0 stops the timer. */
+/* Sets the link's timer; `after` 0 stops the timer. libevent would count from the beginning of the loop's turn, so a timer
+ * set late in a long turn of an overloaded daemon would expire before the reply could be read. */
 static void link_set_timer(struct http_link *l, usec_t after)
 {
     struct timeval tv = {.tv_sec = after / USEC_PER_SEC, .tv_usec = after % USEC_PER_SEC};
-    if (after > 0)
-        event_add(l->timer, &tv);
-    else
+    if (after == 0) {
         event_del(l->timer);
+        return;
+    }
+    event_base_update_cache_time(l->client->base);
+    event_add(l->timer, &tv);
 }
 
 static void link_drop_socket(struct http_link *l)

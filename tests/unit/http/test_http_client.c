@@ -432,6 +432,26 @@ static void test_timeouts(void **state)
     expect(w, 2, HTTP_CLIENT_TIMEOUT, 200, "abc");
 }
 
+static void on_late_turn(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd, (void)what;
+    usleep(2200 * 1000);
+    ask(arg, 1, (struct http_call_spec){.timeout = 2 * USEC_PER_SEC});
+}
+
+/* A turn of the loop that takes longer than the timeout leaves the request its whole time. */
+static void test_a_request_late_in_a_long_turn(void **state)
+{
+    struct world *w = *state;
+    static const char reply[] = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+    w->server.replies[0] = w->server.replies[1] = reply;
+    make_client(w, (struct http_client_config){.max_connections = 1});
+    ask(w, 0, (struct http_call_spec){0});
+    expect(w, 0, HTTP_CLIENT_OK, 200, "ok");
+    event_base_once(w->base, -1, EV_TIMEOUT, on_late_turn, w, NULL);
+    expect(w, 1, HTTP_CLIENT_OK, 200, "ok");
+}
+
 static void test_streams(void **state)
 {
     struct world *w = *state;
@@ -624,6 +644,7 @@ int main(void)
         TEST(test_refused),
         TEST(test_several_are_refused_at_once),
         TEST(test_timeouts),
+        TEST(test_a_request_late_in_a_long_turn),
         TEST(test_streams),
         TEST(test_pause),
         TEST(test_pause_with_a_length),
