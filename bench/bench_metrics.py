@@ -13,7 +13,7 @@ The programs of a system run on processor 0, the targets and the client on proce
            the median of the next AGAIN. The sums of the three systems are compared: those of metricdb and Prometheus must be equal
   growth   millrace with four rates at an interval of a second, and with four numbers of series at one rate
 
-Shown are medians of the rounds; growth: of at most three."""
+Shown are medians of the rounds; growth: of at most three. PARTS names the parts to run (default: "scrapes queries growth")."""
 import collections
 import ctypes
 import http.client
@@ -38,6 +38,7 @@ from bench_growth import medians, report, size_of
 from metrics_target import Target, reply
 
 SCALE = int(os.environ.get("SCALE", 1))
+PARTS = os.environ.get("PARTS", "scrapes queries growth").split()
 OF_TARGET = 1000  # series
 TARGETS = 100 // SCALE
 WINDOW = 5
@@ -134,7 +135,7 @@ class Millrace:
         return self.daemons[2].stats()["samples_total"]
 
     def load(self, store, _):
-        self.store = store
+        self.store = os.path.dirname(store)
 
     def serve(self):
         """Without pubsub; queries need none."""
@@ -302,8 +303,8 @@ class Metrics(peer_servers.Peers):
 
     def loaded(self):
         """The systems with the same samples; prints their bytes."""
-        store, samples = self.path("store"), self.path("samples.om")
-        os.mkdir(store)
+        store, samples = self.path("store", "blocks"), self.path("samples.om")
+        os.makedirs(store)
         text = subprocess.run([harness.program("bench_metric_store"), store, str(SERIES), str(CUTS), str(INTERVAL), samples], check=True, capture_output=True).stdout.decode()
         n, systems = SERIES * CUTS * 600 // INTERVAL, [system(self) for system in SYSTEMS]
         finest = int(re.search(r"buckets of 10 s: \d+ blocks, (\d+) bytes", text)[1])
@@ -366,11 +367,14 @@ def main():
     bench = Metrics()
     bench.setUp()
     try:
-        bench.all_scrapes(rounds)
-        bench.queries(rounds)
-        report("samples a second", RATES, medians(min(rounds, 3), RATES, lambda rate, _: bench.on_time(rate)))
-        report("series, %d samples a second" % RATES[0], [RATES[0] * i for i in INTERVALS], medians(
-            min(rounds, 3), INTERVALS, lambda interval, _: bench.on_time(RATES[0], interval)))
+        if "scrapes" in PARTS:
+            bench.all_scrapes(rounds)
+        if "queries" in PARTS:
+            bench.queries(rounds)
+        if "growth" in PARTS:
+            report("samples a second", RATES, medians(min(rounds, 3), RATES, lambda rate, _: bench.on_time(rate)))
+            report("series, %d samples a second" % RATES[0], [RATES[0] * i for i in INTERVALS], medians(
+                min(rounds, 3), INTERVALS, lambda interval, _: bench.on_time(RATES[0], interval)))
     finally:
         bench.doCleanups()
 

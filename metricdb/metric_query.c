@@ -26,6 +26,8 @@ struct metric_query {
 
 /* What the answer of series, labels or values collects. */
 struct collected {
+    bool (*stop)(void *arg);
+    void *stop_arg;
     struct metric_selection *selections; /* one for each selector; own the texts */
     size_t n_selections, n_series;
     const struct metric_series **series; /* METRIC_SERIES */
@@ -228,6 +230,12 @@ static void set_timeout(struct metric_answer *a)
     metric_answer_error(a, "timeout", "query timed out in expression evaluation");
 }
 
+static void set_too_long(const struct metric_query *q, struct metric_answer *a)
+{
+    metric_answer_error(a, "execution", "the answer needs more than %zu bytes: select fewer series or steps",
+        q->limits.max_bytes);
+}
+
 static void evaluate(const struct metric_query *q, const struct metric_source *source,
     bool (*stop)(void *arg), void *arg, struct metric_answer *a)
 {
@@ -246,13 +254,15 @@ static void evaluate(const struct metric_query *q, const struct metric_source *s
     switch (promql_evaluate(q->expression, source, &request, &result, &error)) {
     case PROMQL_OK:
         begin_answer(a);
-        promql_json(&a->body, &result);
+        bool fits = promql_json(&a->body, q->limits.max_bytes, &result);
         for (size_t i = 0; i < result.n_warnings; i++) {
             buf_append_str(&a->body, i ? "," : ",\"warnings\":[");
             buf_append_json(&a->body, bytes_str(result.warnings[i]));
         }
         buf_append_str(&a->body, result.n_warnings ? "]}\n" : "}\n");
         promql_result_free(&result);
+        if (!fits)
+            set_too_long(q, a);
         return;
     case PROMQL_BAD_QUERY:
         refuse(a, "query", error.text);
@@ -333,7 +343,9 @@ static bool collect(const struct metric_query *q, const struct metric_source *so
         .to = q->end,
         .labels_only = true,
         .max_series = q->limits.max_series - c->n_series,
-        .max_buckets = q->limits.max_buckets};
+        .max_buckets = q->limits.max_buckets,
+        .stop = c->stop,
+        .stop_context = c->stop_arg};
     enum metric_result r = request.max_series == 0
                                ? METRIC_TOO_MANY
                                : source->select(source->context, &request, selection, &error);
@@ -341,6 +353,8 @@ static bool collect(const struct metric_query *q, const struct metric_source *so
         metric_answer_error(a, "execution", "the selectors match more than %zu series", q->limits.max_series);
     else if (r == METRIC_BAD_PATTERN)
         refuse(a, "match[]", error.text);
+    else if (r == METRIC_STOPPED)
+        set_timeout(a);
     else if (r != METRIC_OK)
         metric_answer_error(a, "internal", "%s", error.text);
     if (r != METRIC_OK)
@@ -360,7 +374,7 @@ static void print_collected(const struct metric_query *q, struct collected *c, s
     c->n = q->kind == METRIC_SERIES ? sort_unique(c->series, c->n, sizeof *c->series, compare_series)
                                     : sort_unique(c->texts, c->n, sizeof *c->texts, compare_texts);
     begin_answer(a);
-    for (size_t i = 0; i < c->n; i++) {
+    for (size_t i = 0; i < c->n && a->body.len <= q->limits.max_bytes; i++) {
         buf_append_char(&a->body, i ? ',' : '[');
         if (q->kind == METRIC_SERIES)
             promql_json_labels(&a->body, c->series[i]->labels, c->series[i]->n_labels);
@@ -368,12 +382,14 @@ static void print_collected(const struct metric_query *q, struct collected *c, s
             buf_append_json(&a->body, c->texts[i]);
     }
     buf_append_str(&a->body, c->n ? "]}\n" : "[]}\n");
+    if (a->body.len > q->limits.max_bytes)
+        set_too_long(q, a);
 }
 
 void metric_query_answer(const struct metric_query *q, const struct metric_source *source,
     bool (*stop)(void *arg), void *arg, struct metric_answer *answer)
 {
-    struct collected c = {0};
+    struct collected c = {.stop = stop, .stop_arg = arg};
     bool ok = true;
     if (stop(arg)) {
         set_timeout(answer);
@@ -384,12 +400,8 @@ void metric_query_answer(const struct metric_query *q, const struct metric_sourc
         return;
     }
     c.selections = mem_zalloc(q->n_selectors * sizeof *c.selections);
-    for (size_t i = 0; i < q->n_selectors && ok; i++) {
-        ok = !stop(arg);
-        if (!ok)
-            set_timeout(answer);
-        ok = ok && collect(q, source, &c, &q->selectors[i], answer);
-    }
+    for (size_t i = 0; i < q->n_selectors && ok; i++)
+        ok = collect(q, source, &c, &q->selectors[i], answer);
     if (ok)
         print_collected(q, &c, answer);
     for (size_t i = 0; i < c.n_selections; i++)

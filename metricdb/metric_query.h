@@ -3,7 +3,8 @@
  * A question is parsed once, and then answered in any thread. Answers are the JSON documents of Prometheus:
  * {"status":"success","data":...} or {"status":"error","errorType":...,"error":...} with the status 400, 422, 500 or 503.
  *
- * 1. An answer over more than METRIC_STEPS_MAX steps is refused. Beyond the limits of series, buckets or memory, the status is 422.
+ * 1. An answer over more than METRIC_STEPS_MAX steps is refused. Beyond the limits of series, buckets or memory, the status is 422. The
+ *    limit of memory also bounds the bytes of an answer.
  * 2. The answers of series, labels and values have each item once, sorted. */
 #ifndef MILLRACE_METRICDB_METRIC_QUERY_H
 #define MILLRACE_METRICDB_METRIC_QUERY_H

@@ -37,7 +37,7 @@ const struct option_row metricdb_settings[] = {
     {.name = "query_max_buckets", .type = OPTION_INT, .fallback = "5000000", .min = 1, .max = 1000000000,
         .help = "maximum buckets that a query reads, about 80 bytes of memory each"},
     {.name = "query_max_memory", .type = OPTION_SIZE, .fallback = "256M", .min = 1 << 20, .max = INT64_C(1) << 40, .unit = "bytes",
-        .help = "maximum memory of a query, without the buckets that it reads"},
+        .help = "maximum memory of a query, without the buckets that it reads, and maximum size of its answer"},
     STREAM_ACCEPT_LOSS_OPTIONS("even if blocks are missing, lines of the stream expired, or the stream is a restored copy"),
     {.name = NULL},
 };

@@ -58,9 +58,12 @@ struct metric_request {
     int64_t max_width; /* the coarsest bucket that the query can use (milliseconds); 0: the finest */
     bool labels_only;  /* series of the span without their buckets: n_buckets is 0 */
     size_t max_series, max_buckets; /* beyond either, select fails with METRIC_TOO_MANY */
+    /* Polled before each series. Once it returns true, select fails with METRIC_STOPPED. NULL: never. */
+    bool (*stop)(void *stop_context);
+    void *stop_context;
 };
 
-enum metric_result { METRIC_OK, METRIC_TOO_MANY, METRIC_BAD_PATTERN, METRIC_FAILED };
+enum metric_result { METRIC_OK, METRIC_TOO_MANY, METRIC_BAD_PATTERN, METRIC_STOPPED, METRIC_FAILED };
 
 /* The answer; zeroed before the call. All memory that `series` points to belongs to the selection until metric_selection_free. */
 struct metric_selection {

@@ -2,7 +2,7 @@
  *
  *     struct promql *query = promql_parse(text, &error);
  *     if (promql_evaluate(query, source, &request, &result, &error) == PROMQL_OK)
- *         promql_json(&out, &result);
+ *         promql_json(&out, max_bytes, &result);
  *     promql_result_free(&result);
  *     promql_free(&query);
  *

@@ -86,7 +86,7 @@ static void append_series(struct buf *out, const struct promql_series *s, bool i
     buf_append_str(out, is_matrix ? "]}" : "}");
 }
 
-void promql_json(struct buf *out, const struct promql_result *result)
+bool promql_json(struct buf *out, size_t max_bytes, const struct promql_result *result)
 {
     static const char *const types[] = {"scalar", "vector", "matrix", "string"};
     buf_printf(out, "{\"resultType\":\"%s\",\"result\":", types[result->type]);
@@ -100,11 +100,12 @@ void promql_json(struct buf *out, const struct promql_result *result)
         buf_append_char(out, ']');
     } else {
         buf_append_char(out, '[');
-        for (size_t i = 0; i < result->n_series; i++) {
+        for (size_t i = 0; i < result->n_series && out->len <= max_bytes; i++) {
             buf_append_str(out, i > 0 ? "," : "");
             append_series(out, &result->series[i], result->type == PROMQL_MATRIX);
         }
         buf_append_char(out, ']');
     }
     buf_append_char(out, '}');
+    return out->len <= max_bytes;
 }

@@ -50,7 +50,9 @@ void select_series(struct evaluation *e, const struct node *n, struct metric_sel
         .from = selector_end(e, n, grid_time(&e->grid, 0)) - before - 1,
         .to = selector_end(e, n, grid_time(&e->grid, e->grid.n - 1)),
         .max_series = e->request.max_series - e->n_series,
-        .max_buckets = e->request.max_buckets - e->n_buckets};
+        .max_buckets = e->request.max_buckets - e->n_buckets,
+        .stop = e->request.stop,
+        .stop_context = e->request.context};
     enum metric_result result = METRIC_TOO_MANY;
     if (!evaluation_work(e, 1000))
         return;
@@ -62,8 +64,11 @@ void select_series(struct evaluation *e, const struct node *n, struct metric_sel
             "larger step",
             e->request.max_series, e->request.max_buckets);
     else if (result != METRIC_OK)
-        evaluation_fail(
-            e, result == METRIC_BAD_PATTERN ? PROMQL_BAD_QUERY : PROMQL_NO_SOURCE, "%s", error.text);
+        evaluation_fail(e,
+            result == METRIC_BAD_PATTERN ? PROMQL_BAD_QUERY
+            : result == METRIC_STOPPED   ? PROMQL_STOPPED
+                                         : PROMQL_NO_SOURCE,
+            "%s", error.text);
     if (evaluation_failed(e))
         return;
     e->n_series += selection->n_series;

@@ -205,11 +205,14 @@ static int add_series(struct store_query *q, const struct series_walk *walk, str
 
 static int read_all(struct store_query *q, struct error *error)
 {
+    const struct metric_request *request = q->request;
     struct series_walk walk;
     series_walk_begin(&walk, q->n_blocks + 1);
     int r = match_blocks(q, &walk, error), more = 1;
     while (r == METRIC_OK && (more = series_walk_next(&walk, error)) > 0)
-        r = add_series(q, &walk, error);
+        r = request->stop && request->stop(request->stop_context)
+                ? error_set(error, METRIC_STOPPED, "the query was stopped before its end")
+                : add_series(q, &walk, error);
     for (size_t i = 0; more == 0 && i < q->n_blocks; i++)
         more = block_check_whole(q->blocks[i], error);
     if (r == METRIC_OK && more < 0)

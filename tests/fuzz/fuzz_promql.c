@@ -40,7 +40,7 @@ static size_t evaluate(const struct promql *query, int64_t end, int64_t step)
     struct buf json = {0};
     size_t n = SIZE_MAX;
     if (promql_evaluate(query, &source, &r, &result, &error) == PROMQL_OK) {
-        promql_json(&json, &result);
+        promql_json(&json, SIZE_MAX, &result);
         assert(bytes_is_utf8(buf_bytes(&json)));
         n = result.n_series;
     } else {

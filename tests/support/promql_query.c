@@ -17,7 +17,7 @@ static void answer(struct promql_world *w, struct promql_request *request, struc
     struct buf out = {0};
     struct promql *query = promql_parse(expression, &error);
     if (query && promql_evaluate(query, &source, request, &result, &error) == PROMQL_OK) {
-        promql_json(&out, &result);
+        promql_json(&out, SIZE_MAX, &result);
     } else {
         buf_append_str(&out, "{\"error\":");
         buf_append_json(&out, bytes_str(error.text));

@@ -111,7 +111,7 @@ struct http_client {
 static void link_set_timer(struct http_link *l, usec_t after)
 {
     struct timeval tv = {.tv_sec = after / USEC_PER_SEC, .tv_usec = after % USEC_PER_SEC};
-    if (after == 0) {
+    if (after <= 0) {
         event_del(l->timer);
         return;
     }

@@ -561,6 +561,34 @@ static void test_queries_are_refused(void **state)
     sample_store_close(&s);
 }
 
+static bool stops_at_third(void *arg)
+{
+    return ++*(int *)arg == 3;
+}
+
+static void test_a_query_that_is_stopped(void **state)
+{
+    (void)state;
+    struct sample_store_config config = config_of(new_dir());
+    struct sample_store *s = open_store(&config);
+    struct metric_selection selection;
+    struct error error;
+    int64_t now = BEGIN;
+    n_lines = 0;
+    add_lines(500, &now, 10000);
+    follow(s, n_lines);
+    cut(s);
+    int polls = 0;
+    struct metric_request request = {.to = INT64_MAX,
+        .max_series = SERIES,
+        .max_buckets = 100000,
+        .stop = stops_at_third,
+        .stop_context = &polls};
+    assert_int_equal(query(s, &request, &selection, &error), METRIC_STOPPED);
+    assert_int_equal(polls, 3);
+    sample_store_close(&s);
+}
+
 /* The steps of a pattern are limited for all values together. */
 static void test_slow_patterns_are_refused(void **state)
 {
@@ -864,6 +892,7 @@ int main(void)
         cmocka_unit_test(test_frequent_cuts_forget_no_series),
         cmocka_unit_test(test_samples_are_refused),
         cmocka_unit_test(test_queries_are_refused),
+        cmocka_unit_test(test_a_query_that_is_stopped),
         cmocka_unit_test(test_slow_patterns_are_refused),
         cmocka_unit_test(test_directories_are_refused),
         cmocka_unit_test(test_a_damaged_block_stops_only_its_merges),

@@ -505,7 +505,7 @@ static void answers_in_json(void **state)
         struct buf out = {0};
         assert_non_null(query);
         assert_int_equal(promql_evaluate(query, &source, &r, &result, &error), PROMQL_OK);
-        promql_json(&out, &result);
+        promql_json(&out, SIZE_MAX, &result);
         if (!bytes_equal_str(buf_bytes(&out), cases[i].json))
             fail_msg("%.*s\ninstead of\n%s", (int)out.len, out.ptr, cases[i].json);
         buf_free(&out);
