@@ -36,13 +36,14 @@ static void run(struct query_job *job)
 {
     struct question *q = (struct question *)job;
     const struct metric_source source = sample_store_source(q->server->store);
-    metric_query_answer(q->query, &source, must_stop, q, &q->answer);
+    metric_query_answer(q->query, &source, q->server->cache, must_stop, q, &q->answer);
 }
 
 static void on_done(struct query_job *job)
 {
     struct question *q = (struct question *)job;
     stats_add(q->server->timeouts, q->req && q->answer.status == 503);
+    stats_add(q->server->reused, q->answer.reused);
     if (q->req)
         reply(q->req, &q->answer);
     buf_free(&q->answer.body);

@@ -67,6 +67,11 @@ static double waiting(void *ctx)
     return (double)query_pool_waiting(ctx);
 }
 
+static double cached(void *ctx)
+{
+    return (double)answer_cache_bytes(ctx);
+}
+
 static void register_stats(struct wiring *w)
 {
     static const struct stats_row store_rows[] = {
@@ -88,16 +93,24 @@ static void register_stats(struct wiring *w)
         {"queries_waiting", "queries that wait for a thread", waiting},
         {0},
     };
+    static const struct stats_row cache_rows[] = {
+        {"query_cache_bytes", "memory of the answers that are kept", cached},
+        {0},
+    };
     struct stats *s = daemon_stats(w->server.daemon);
     const struct sample_store_stats now = stats_of(w->server.store);
     stats_gauges(s, store_rows, NULL, w->server.store);
     stats_gauges(s, pool_rows, NULL, w->server.pool);
+    if (w->server.cache)
+        stats_gauges(s, cache_rows, NULL, w->server.cache);
     for (size_t i = 0; i < SAMPLE_STORE_WIDTHS && now.widths[i].width > 0; i++) {
         char labels[40];
         snprintf(labels, sizeof labels, "seconds=\"%" PRId64 "\"", now.widths[i].width / 1000);
         w->widths[i] = (struct width_gauge){w->server.store, i};
         stats_gauges(s, width_rows, labels, &w->widths[i]);
     }
+    w->server.reused = stats_counter(
+        s, "query_steps_reused_total", NULL, "steps of range queries that were answered from kept answers");
     w->server.timeouts =
         stats_counter(s, "queries_refused_total", NULL, "queries that took too long or found no thread");
 }
@@ -135,6 +148,8 @@ static int start(struct daemon *d, void **ctx, struct error *error)
         error_set(error, -1, "cannot start the threads of queries: %s", strerror(errno));
         return EX_TEMPFAIL;
     }
+    size_t cache = (size_t)options_int(o, "query_cache");
+    w->server.cache = cache > 0 ? answer_cache_new(cache) : NULL;
     register_stats(w);
     daemon_set_not_ready(d, NOTICE_RECOVERING, DAEMON_WAIT, "reading the stream");
     w->feed = sample_feed_new(d, w->server.store, error);
@@ -155,6 +170,7 @@ static void stop(void *ctx)
 {
     struct wiring *w = ctx;
     query_pool_free(&w->server.pool);
+    answer_cache_free(&w->server.cache);
     sample_feed_free(&w->feed);
     sample_store_close(&w->server.store);
     free(w);

@@ -1,6 +1,7 @@
 #include "metricdb/metric_query.h"
 
 #include "metricdb/query_params.h"
+#include "metrics/exposition.h"
 #include "promql/promql_json.h"
 
 #include <stdio.h>
@@ -19,6 +20,7 @@ struct metric_query {
     struct metric_limits limits;
     int64_t start, end, step, lookback, timeout;
     char *label;
+    struct buf text; /* of the expression */
     struct promql *expression;
     struct selector *selectors;
     size_t n_selectors, cap_selectors;
@@ -105,6 +107,7 @@ static bool read_expression(struct metric_query *q, const struct url_query *para
     struct error error;
     struct bytes text = BYTES_NONE;
     url_query_get(params, "query", &text);
+    buf_append_bytes(&q->text, text);
     q->expression = promql_parse(text, &error);
     if (!q->expression)
         return refuse(a, "query", error.text);
@@ -154,16 +157,6 @@ static bool read_range(struct metric_query *q, const struct url_query *params, s
     return false;
 }
 
-static bool is_label_name(struct bytes name)
-{
-    for (size_t i = 0; i < name.len; i++) {
-        char c = name.ptr[i];
-        if (c != '_' && !((c | 32) >= 'a' && (c | 32) <= 'z') && !(i > 0 && c >= '0' && c <= '9'))
-            return false;
-    }
-    return name.len > 0;
-}
-
 static bool read_params(struct metric_query *q, const struct url_query *params, struct bytes label,
     int64_t now, struct metric_answer *a)
 {
@@ -179,7 +172,7 @@ static bool read_params(struct metric_query *q, const struct url_query *params, 
         return has_times && read_duration(params, "lookback_delta", 0, &q->lookback, a) &&
                read_expression(q, params, a);
     }
-    if (q->kind == METRIC_VALUES && !is_label_name(label)) {
+    if (q->kind == METRIC_VALUES && !exposition_is_label_name(label)) {
         metric_answer_error(a, "bad_data", "invalid label name: \"%.*s\"",
             (int)(label.len < SHOWN_MAX ? label.len : SHOWN_MAX), label.ptr);
         return false;
@@ -210,6 +203,7 @@ void metric_query_free(struct metric_query **qp)
     free(q->selectors);
     promql_free(&q->expression);
     free(q->label);
+    buf_free(&q->text);
     free(q);
     *qp = NULL;
 }
@@ -236,11 +230,24 @@ static void set_too_long(const struct metric_query *q, struct metric_answer *a)
         q->limits.max_bytes);
 }
 
+static void print(const struct metric_query *q, const struct promql_result *result, struct metric_answer *a)
+{
+    begin_answer(a);
+    bool fits = promql_json(&a->body, q->limits.max_bytes, result);
+    for (size_t i = 0; i < result->n_warnings; i++) {
+        buf_append_str(&a->body, i ? "," : ",\"warnings\":[");
+        buf_append_json(&a->body, bytes_str(result->warnings[i]));
+    }
+    buf_append_str(&a->body, result->n_warnings ? "]}\n" : "}\n");
+    if (!fits)
+        set_too_long(q, a);
+}
+
 static void evaluate(const struct metric_query *q, const struct metric_source *source,
-    bool (*stop)(void *arg), void *arg, struct metric_answer *a)
+    struct answer_cache *cache, bool (*stop)(void *arg), void *arg, struct metric_answer *a)
 {
     struct error error;
-    struct promql_result result = {0};
+    struct cached_answer *found;
     const struct promql_request request = {.start = q->start,
         .end = q->end,
         .step = q->step,
@@ -251,18 +258,12 @@ static void evaluate(const struct metric_query *q, const struct metric_source *s
         .max_bytes = q->limits.max_bytes,
         .stop = stop,
         .context = arg};
-    switch (promql_evaluate(q->expression, source, &request, &result, &error)) {
+    switch (answer_cache_evaluate(
+        cache, buf_bytes(&q->text), q->expression, source, &request, &found, &error)) {
     case PROMQL_OK:
-        begin_answer(a);
-        bool fits = promql_json(&a->body, q->limits.max_bytes, &result);
-        for (size_t i = 0; i < result.n_warnings; i++) {
-            buf_append_str(&a->body, i ? "," : ",\"warnings\":[");
-            buf_append_json(&a->body, bytes_str(result.warnings[i]));
-        }
-        buf_append_str(&a->body, result.n_warnings ? "]}\n" : "}\n");
-        promql_result_free(&result);
-        if (!fits)
-            set_too_long(q, a);
+        print(q, cached_answer_result(found), a);
+        a->reused = cached_answer_reused(found);
+        answer_cache_release(cache, &found);
         return;
     case PROMQL_BAD_QUERY:
         refuse(a, "query", error.text);
@@ -288,13 +289,7 @@ static int compare_series(const void *a, const void *b)
 {
     const struct metric_series *x = *(const struct metric_series *const *)a,
                                *y = *(const struct metric_series *const *)b;
-    for (size_t i = 0; i < x->n_labels && i < y->n_labels; i++) {
-        int order = bytes_compare(x->labels[i].name, y->labels[i].name);
-        order = order ? order : bytes_compare(x->labels[i].value, y->labels[i].value);
-        if (order)
-            return order;
-    }
-    return (x->n_labels > y->n_labels) - (x->n_labels < y->n_labels);
+    return metric_labels_compare(x->labels, x->n_labels, y->labels, y->n_labels);
 }
 
 /* Sorts the items and removes repeated ones. Returns the number of items that stay. */
@@ -387,7 +382,7 @@ static void print_collected(const struct metric_query *q, struct collected *c, s
 }
 
 void metric_query_answer(const struct metric_query *q, const struct metric_source *source,
-    bool (*stop)(void *arg), void *arg, struct metric_answer *answer)
+    struct answer_cache *cache, bool (*stop)(void *arg), void *arg, struct metric_answer *answer)
 {
     struct collected c = {.stop = stop, .stop_arg = arg};
     bool ok = true;
@@ -396,7 +391,7 @@ void metric_query_answer(const struct metric_query *q, const struct metric_sourc
         return;
     }
     if (q->expression) {
-        evaluate(q, source, stop, arg, answer);
+        evaluate(q, source, cache, stop, arg, answer);
         return;
     }
     c.selections = mem_zalloc(q->n_selectors * sizeof *c.selections);

@@ -10,7 +10,7 @@
 #define MILLRACE_METRICDB_METRIC_QUERY_H
 
 #include "base/url.h"
-#include "metrics/metric_source.h"
+#include "metricdb/answer_cache.h"
 
 #define METRIC_STEPS_MAX 11000
 
@@ -24,6 +24,7 @@ struct metric_limits {
 struct metric_answer {
     int status;
     struct buf body;
+    size_t reused; /* steps that the cache had */
 };
 
 struct metric_query;
@@ -35,9 +36,9 @@ struct metric_query *metric_query_parse(enum metric_query_kind kind, const struc
 void metric_query_free(struct metric_query **q);
 /* The time for the answer (milliseconds): the parameter `timeout`, at most limits->timeout. */
 int64_t metric_query_timeout(const struct metric_query *q);
-/* `stop` is polled. Once it returns true, the answer is 503 with errorType `timeout`. */
+/* `stop` is polled. Once it returns true, the answer is 503 with errorType `timeout`. `cache` may be NULL. */
 void metric_query_answer(const struct metric_query *q, const struct metric_source *source,
-    bool (*stop)(void *arg), void *arg, struct metric_answer *answer);
+    struct answer_cache *cache, bool (*stop)(void *arg), void *arg, struct metric_answer *answer);
 /* Sets an answer with an error. `type` is that of Prometheus: bad_data, execution, timeout, unavailable or internal. */
 void metric_answer_error(struct metric_answer *answer, const char *type, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

@@ -11,8 +11,9 @@ struct metricdb {
     struct daemon *daemon;
     struct sample_store *store;
     struct query_pool *pool;
+    struct answer_cache *cache; /* NULL: none */
     struct metric_limits limits;
-    struct stats_counter *timeouts;
+    struct stats_counter *timeouts, *reused;
     atomic_bool is_stopping; /* queries end with 503 */
 };
 

@@ -38,6 +38,8 @@ const struct option_row metricdb_settings[] = {
         .help = "maximum buckets that a query reads, about 80 bytes of memory each"},
     {.name = "query_max_memory", .type = OPTION_SIZE, .fallback = "256M", .min = 1 << 20, .max = INT64_C(1) << 40, .unit = "bytes",
         .help = "maximum memory of a query, without the buckets that it reads, and maximum size of its answer"},
+    {.name = "query_cache", .type = OPTION_SIZE, .fallback = "64M", .max = INT64_C(1) << 40, .unit = "bytes",
+        .help = "memory for answers of range queries, whose steps in closed time are not evaluated again (0: none)"},
     STREAM_ACCEPT_LOSS_OPTIONS("even if blocks are missing, lines of the stream expired, or the stream is a restored copy"),
     {.name = NULL},
 };

@@ -35,6 +35,9 @@ struct metric_label {
     struct bytes name, value;
 };
 
+/* The order of series: that of the pairs of name and value, one after the other, in byte order; a prefix is first. */
+int metric_labels_compare(const struct metric_label *a, size_t n_a, const struct metric_label *b, size_t n_b);
+
 struct metric_series {
     const struct metric_label *labels;
     size_t n_labels;
@@ -78,6 +81,9 @@ struct metric_source {
     void *context;
     enum metric_result (*select)(void *context, const struct metric_request *request,
         struct metric_selection *selection, struct error *error);
+    /* Returns a time (milliseconds) and sets *epoch: as long as the epoch is the same, no bucket changes that ends before this time.
+     * NULL: not known. */
+    int64_t (*closed)(void *context, uint64_t *epoch);
 };
 
 static inline void metric_selection_free(struct metric_selection *selection)

@@ -88,6 +88,7 @@ struct promql_result {
     int64_t time;      /* the time of an instant query */
     const char *const *warnings;
     size_t n_warnings;
+    int64_t width; /* of the widest buckets that the query could read, unless finer ones are deleted (milliseconds) */
     struct arena *memory;
 };
 
@@ -95,5 +96,13 @@ struct promql_result {
 enum promql_result_code promql_evaluate(const struct promql *query, const struct metric_source *source,
     const struct promql_request *request, struct promql_result *result, struct error *error);
 void promql_result_free(struct promql_result *result);
+
+/* True if the value of a step depends on no later time and not on the other steps: the query has no `@` and no negative offset. Then
+ * the answers of two range queries whose starts differ by a multiple of their step are equal at common steps. */
+bool promql_is_stepwise(const struct promql *query);
+/* Joins two answers of a stepwise range query: the steps of `a` from `from` to `to`, and those of `b`, which are later. The result
+ * shares no memory with either. Returns false, with an empty result, if it needs more than max_bytes. */
+bool promql_join(const struct promql_result *a, int64_t from, int64_t to, const struct promql_result *b,
+    size_t max_bytes, struct promql_result *out);
 
 #endif

@@ -139,7 +139,8 @@ static struct matrix evaluate(struct evaluation *e, const struct node *n)
 
 static int compare_series(const void *a, const void *b)
 {
-    return labels_compare(a, b);
+    const struct row *x = a, *y = b;
+    return metric_labels_compare(x->labels, x->n_labels, y->labels, y->n_labels);
 }
 
 static void result_of_matrix(struct evaluation *e, struct matrix m, struct promql_result *result)
@@ -235,6 +236,7 @@ enum promql_result_code promql_evaluate(const struct promql *query, const struct
         result->type = PROMQL_MATRIX;
     result->warnings = e.warnings;
     result->n_warnings = e.n_warnings;
+    result->width = e.width;
     if (evaluation_failed(&e))
         promql_result_free(result);
     return e.code;

@@ -38,6 +38,7 @@ struct evaluation {
     struct grid grid;
     struct arena *memory;
     size_t n_series, n_buckets; /* read so far */
+    int64_t width;              /* of the widest buckets asked for */
     size_t work;                /* since `stop` was polled */
     enum promql_result_code code;
     struct error *error;

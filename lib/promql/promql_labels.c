@@ -71,17 +71,6 @@ void labels_set(struct evaluation *e, struct row *r, struct bytes name, struct b
     r->n_labels = n;
 }
 
-int labels_compare(const struct row *a, const struct row *b)
-{
-    for (size_t i = 0; i < a->n_labels && i < b->n_labels; i++) {
-        int c = bytes_compare(a->labels[i].name, b->labels[i].name);
-        c = c ? c : bytes_compare(a->labels[i].value, b->labels[i].value);
-        if (c != 0)
-            return c;
-    }
-    return a->n_labels < b->n_labels ? -1 : a->n_labels > b->n_labels;
-}
-
 bool labels_is_name(struct bytes name)
 {
     return exposition_is_label_name(name);

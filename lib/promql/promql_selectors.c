@@ -36,8 +36,7 @@ static int64_t width_for(const struct evaluation *e, const struct node *n)
 static int compare_series(const void *a, const void *b)
 {
     const struct metric_series *x = a, *y = b;
-    return labels_compare(&(struct row){.labels = x->labels, .n_labels = x->n_labels},
-        &(struct row){.labels = y->labels, .n_labels = y->n_labels});
+    return metric_labels_compare(x->labels, x->n_labels, y->labels, y->n_labels);
 }
 
 void select_series(struct evaluation *e, const struct node *n, struct metric_selection *selection)
@@ -56,6 +55,7 @@ void select_series(struct evaluation *e, const struct node *n, struct metric_sel
     enum metric_result result = METRIC_TOO_MANY;
     if (!evaluation_work(e, 1000))
         return;
+    e->width = width > e->width ? width : e->width;
     if (r.max_series > 0 && r.max_buckets > 0)
         result = e->source->select(e->source->context, &r, selection, &error);
     if (result == METRIC_TOO_MANY)

@@ -28,17 +28,6 @@ struct label_match {
     struct one_match all[];
 };
 
-int label_match_compare(const struct metric_label *a, size_t n_a, const struct metric_label *b, size_t n_b)
-{
-    for (size_t i = 0; i < n_a && i < n_b; i++) {
-        int order = bytes_compare(a[i].name, b[i].name);
-        order = order != 0 ? order : bytes_compare(a[i].value, b[i].value);
-        if (order != 0)
-            return order;
-    }
-    return (n_a > n_b) - (n_a < n_b);
-}
-
 /* The pattern must be valid alone, so that "a)|(?:b" cannot leave the group. */
 static struct text_pattern *whole_pattern(struct bytes pattern, struct error *error)
 {

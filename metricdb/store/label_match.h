@@ -1,12 +1,8 @@
-/* label_match: the order of series by their labels, and the matchers of a query.
- *
- * The order is that of the pairs of name and value, one after the other, in byte order; a prefix is first. */
+/* label_match: the matchers of a query. */
 #ifndef MILLRACE_METRICDB_LABEL_MATCH_H
 #define MILLRACE_METRICDB_LABEL_MATCH_H
 
 #include "metrics/metric_source.h"
-
-int label_match_compare(const struct metric_label *a, size_t n_a, const struct metric_label *b, size_t n_b);
 
 /* The matchers of one query, for one thread. */
 struct label_match;

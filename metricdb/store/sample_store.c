@@ -90,6 +90,7 @@ static int load_states(struct sample_store *s, struct block *b, struct error *er
         if (n != series.n_labels || find_series(s, buf_bytes(&s->key)))
             return block_damaged(b, "the labels of a series", error);
         add_series(s, buf_bytes(&s->key), n, &state);
+        s->newest = MAX(s->newest, state.last_at);
     }
     s->cut_bytes = s->open_bytes;
     return block_check_whole(b, error);
@@ -209,6 +210,8 @@ static enum sample_result add(struct sample_store *s, const struct sample *sampl
     s->open_bytes -= open_series_memory(o);
     open_series_add(o, sample, s->config.resolution);
     s->open_bytes += open_series_memory(o);
+    s->late += sample->at < s->newest - SAMPLE_STORE_LATE;
+    s->newest = MAX(s->newest, sample->at);
     return SAMPLE_STORED;
 }
 
@@ -234,7 +237,7 @@ bool sample_store_is_cut_due(struct sample_store *s, usec_t now)
 static int by_labels(const void *a, const void *b)
 {
     const struct open_series *x = *(struct open_series *const *)a, *y = *(struct open_series *const *)b;
-    return label_match_compare(x->labels, x->n_labels, y->labels, y->n_labels);
+    return metric_labels_compare(x->labels, x->n_labels, y->labels, y->n_labels);
 }
 
 /* Writes the block of all series that are not forgotten. No lock is needed: only the ingesting thread changes

@@ -29,6 +29,8 @@
 #include "metrics/metric_source.h"
 #include "stream/stream_client.h"
 
+/* A sample that is older than the newest of the store by this time (milliseconds) is late: it changes closed time. */
+#define SAMPLE_STORE_LATE 60000
 #define SAMPLE_STORE_IDLE_CUTS 24
 #define SAMPLE_STORE_IDLE_TIME INT64_C(14400000) /* 4 h (milliseconds) */
 /* The resolution, 1 min, 10 min, 1 h and 1 day, without those that are not above the resolution. */
@@ -97,7 +99,8 @@ bool sample_store_is_cut_due(struct sample_store *s, usec_t now);
  * the trusted time for retention, or 0 if it is not known. */
 int sample_store_cut(struct sample_store *s, usec_t now, usec_t wall, struct error *error);
 
-/* The source for queries; valid until close. max_series and max_buckets bound the memory of a query.
+/* The source for queries; valid until close. Time is closed until SAMPLE_STORE_LATE before the newest sample. A late sample, and a block
+ * that retention deletes, begins a new epoch. max_series and max_buckets bound the memory of a query.
  * Buckets have the coarsest width <= max_width, or a coarser one where retention has deleted the finer. */
 struct metric_source sample_store_source(struct sample_store *s);
 

@@ -59,7 +59,7 @@ int series_walk_next(struct series_walk *w, struct error *error)
         if (in->is_over)
             continue;
         const struct walk_input *least = w->n_group > 0 ? series_walk_current(w) : NULL;
-        int order = least ? label_match_compare(
+        int order = least ? metric_labels_compare(
                                 in->labels, in->series.n_labels, least->labels, least->series.n_labels)
                           : 0;
         if (order < 0)

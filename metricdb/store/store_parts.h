@@ -29,6 +29,9 @@ struct sample_store {
     bool has_failed; /* the last cut */
     uint64_t next_cut;
     int64_t horizon; /* the latest sample of all forgotten series */
+    /* Changed under the lock, too. */
+    int64_t newest; /* the time of the latest sample */
+    uint64_t late;  /* samples stored at least SAMPLE_STORE_LATE before the newest */
     struct buf key;
     struct store_merger *merger;
 };

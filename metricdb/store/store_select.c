@@ -87,7 +87,7 @@ static void copy_open(struct store_query *q, const struct open_series *o)
 static int by_labels(const void *a, const void *b)
 {
     const struct walk_series *x = a, *y = b;
-    return label_match_compare(x->labels, x->series.n_labels, y->labels, y->series.n_labels);
+    return metric_labels_compare(x->labels, x->series.n_labels, y->labels, y->series.n_labels);
 }
 
 /* Sets the span that is read: whole buckets of a width, and of those used before. */
@@ -267,7 +267,17 @@ static enum metric_result store_select(void *context, const struct metric_reques
     return (enum metric_result)r;
 }
 
+static int64_t store_closed(void *context, uint64_t *epoch)
+{
+    struct sample_store *s = context;
+    pthread_rwlock_rdlock(&s->lock);
+    int64_t closed = s->newest - SAMPLE_STORE_LATE;
+    *epoch = s->late + s->stats.deleted;
+    pthread_rwlock_unlock(&s->lock);
+    return closed;
+}
+
 struct metric_source sample_store_source(struct sample_store *s)
 {
-    return (struct metric_source){.context = s, .select = store_select};
+    return (struct metric_source){.context = s, .select = store_select, .closed = store_closed};
 }

@@ -139,8 +139,11 @@ class Compared(MetricdbTest):
             ours, theirs = self.both(path, **params)
             wrong = difference(ours, theirs)
             self.assertIsNone(wrong, "%s %s\n%s\n%s" % (path, params, json.dumps(ours)[:1500], json.dumps(theirs)[:1500]))
+            if path == "query_range":
+                self.assertEqual(ask(self.db.url, path, **params), ours, "with kept steps")
             n_errors += theirs[0] != 200
             n_empty += theirs[0] == 200 and not theirs[1]["data"]["result"]
+        self.assertGreater(self.db.stats()["query_steps_reused_total"], 0)
         self.assertLess(n_errors + n_empty, harness.rounds(200) * 0.6, "most queries have answers")
 
     def test_labels_and_errors(self):

@@ -262,7 +262,7 @@ static enum metric_result world_select(void *context, const struct metric_reques
 
 struct metric_source world_source(struct promql_world *w)
 {
-    return (struct metric_source){w, world_select};
+    return (struct metric_source){.context = w, .select = world_select};
 }
 
 void world_describe(const struct promql_result *result, struct buf *out)

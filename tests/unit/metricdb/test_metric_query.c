@@ -59,7 +59,7 @@ static struct metric_limits limits = {
 static void check_with(enum metric_query_kind kind, const char *params, const char *label,
     bool (*stop)(void *), int status, const char *body)
 {
-    const struct metric_source source = {NULL, fake_select};
+    const struct metric_source source = {.select = fake_select};
     struct metric_answer answer = {0};
     struct url_query query;
     assert_int_equal(url_query_parse(bytes_str(params), &query), 0);
@@ -67,7 +67,7 @@ static void check_with(enum metric_query_kind kind, const char *params, const ch
     struct metric_query *q = metric_query_parse(kind, &query, bytes_str(label), 1000, &limits, &answer);
     url_query_free(&query);
     if (q)
-        metric_query_answer(q, &source, stop, NULL, &answer);
+        metric_query_answer(q, &source, NULL, stop, NULL, &answer);
     metric_query_free(&q);
     if (answer.status != status || !bytes_equal_str(buf_bytes(&answer.body), body))
         fail_msg("%s: %d %.*s", params, answer.status, (int)answer.body.len, answer.body.ptr);
