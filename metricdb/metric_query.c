@@ -258,8 +258,8 @@ static void evaluate(const struct metric_query *q, const struct metric_source *s
         .max_bytes = q->limits.max_bytes,
         .stop = stop,
         .context = arg};
-    switch (answer_cache_evaluate(
-        cache, buf_bytes(&q->text), q->expression, source, &request, &found, &error)) {
+    switch (
+        answer_cache_evaluate(cache, buf_bytes(&q->text), q->expression, source, &request, &found, &error)) {
     case PROMQL_OK:
         print(q, cached_answer_result(found), a);
         a->reused = cached_answer_reused(found);

@@ -88,7 +88,8 @@ struct promql_result {
     int64_t time;      /* the time of an instant query */
     const char *const *warnings;
     size_t n_warnings;
-    int64_t width; /* of the widest buckets that the query could read, unless finer ones are deleted (milliseconds) */
+    int64_t
+        width; /* of the widest buckets that the query could read, unless finer ones are deleted (milliseconds) */
     struct arena *memory;
 };
 

@@ -66,8 +66,8 @@ static void add_series(
         memcpy(points, a.points, a.n * sizeof *points);
     if (b.n > 0)
         memcpy(points + a.n, b.points, b.n * sizeof *points);
-    out->series[out->n_series++] = (struct promql_series){
-        copy_labels(out->memory, labels), labels->n_labels, points, a.n + b.n};
+    out->series[out->n_series++] =
+        (struct promql_series){copy_labels(out->memory, labels), labels->n_labels, points, a.n + b.n};
 }
 
 bool promql_join(const struct promql_result *a, int64_t from, int64_t to, const struct promql_result *b,

@@ -132,8 +132,8 @@ static void failures(void **state)
     check_error(METRIC_RANGE, "query=vector(1)&start=0&end=5&step=1", 422, "execution",
         "the query needs more than 100 bytes of memory");
     limits.max_bytes = 350000; /* 240,000 for numbers and points; the answer has 420,000 bytes */
-    check_error(METRIC_RANGE, "query=-1.2345678901234567e-6&start=0.001&end=10000&step=1.001", 422, "execution",
-        "the answer needs more than 350000 bytes: select fewer series or steps");
+    check_error(METRIC_RANGE, "query=-1.2345678901234567e-6&start=0.001&end=10000&step=1.001", 422,
+        "execution", "the answer needs more than 350000 bytes: select fewer series or steps");
     limits.max_bytes = 1 << 20;
     check_with(METRIC_LABELS, "", NULL, always, 503,
         "{\"status\":\"error\",\"errorType\":\"timeout\",\"error\":\"query timed out in expression "
