@@ -122,7 +122,7 @@ class MakeRun(harness.MillraceTest):
         self.assertEqual(len(re.findall(r"(?m)^  curl 'http://127\.0\.0\.1:\d+/v1/(series|breakdown)\?", shown)), 3, shown)
         self.assertIn("/sub?stream=clicks&from=earliest", shown)
         if os.path.isdir(os.path.join(harness.BUILD, "share", "millrace", "page")):
-            self.assertRegex(seen[-2], r"^Page:    http://127\.0\.0\.1:\d+/\?from=1332633600&to=1332640800$")
+            self.assertRegex(seen[-2], r"^Page:    http://127\.0\.0\.1:\d+/\?from=1332637200&to=1332640800$")
         else:
             self.assertRegex(seen[-2], r"^Page:    not built: install Node\.js and npm")
         command = next(line for line in seen if line.startswith("Command: ")).split()[1:]

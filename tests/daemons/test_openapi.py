@@ -97,8 +97,15 @@ class OpenApiTest(harness.MillraceTest):
         self.assertEqual(listed, set(self.document.value["paths"]))
         for path in listed:
             for method in ("GET", "POST", "PUT", "DELETE"):
-                taken = harness.request(self.lone.url, method, path).status != 405
+                taken = self.status(method, path) != 405
                 self.assertEqual(taken, (path, method.lower()) in self.document.operations, (method, path))
+
+    def status(self, method, path):
+        """Without the body, which may have no end."""
+        connection = harness.connect(self.lone.url)
+        self.addCleanup(connection.close)
+        connection.request(method, path)
+        return connection.getresponse().status
 
     def test_it_has_the_parameters_of_the_code(self):
         found = routes()

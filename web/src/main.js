@@ -78,6 +78,10 @@ function showView() {
   const state = read();
   const name = nameOf(state);
   if (!makers[name]) {
+    current?.stop();
+    current = null;
+    navigation(name, state);
+    byId("view").replaceChildren();
     load(name);
     return;
   }
