@@ -201,6 +201,13 @@ const checks = {
     assert.deepEqual(await page.locator(".tile h2").allTextContents(), ["Unique: visitor", "Events", "sales", "Change", "Events a second", "Complete until"]);
     await page.getByRole("heading", { name: `${task.unique} unique: visitor` }).waitFor();
     await page.getByText("Days in UTC.").waitFor();
+    await visit(page, query({ view: "overview", period: "all", zone: "UTC", where: "user:bitly" })); // the members of this user
+    await tile.getByText(task.unique_of_key.toLocaleString("en-US"), { exact: true }).waitFor();
+    assert.equal(await tile.getByText("without the filter").count(), 0);
+    page.forgiving = true; // the browser logs the 404 of the series
+    await visit(page, query({ view: "overview", period: "all", zone: "UTC", where: "country:US" })); // there is no such counter
+    await tile.getByText("without the filter").waitFor();
+    page.forgiving = false;
     await visit(page, query({ view: "key", ns: "u", key: "bitly", period: "all", unit: "day", zone: "UTC" }));
     const panel = page.locator(".panel", { has: page.getByRole("heading", { name: `${task.unique_of_key} unique: visitor` }) });
     await choose(panel, "Show the table");
@@ -690,6 +697,7 @@ const checks = {
       await focused("time");
     }
     await visit(page, query({ view: "key", ns: "u" }));
+    await page.getByRole("heading", { name: "Find a key" }).waitFor(); // Overview has such links, too
     await page.getByRole("link", { name: "bitly" }).waitFor();
     await page.getByLabel("Key").focus();
     await page.keyboard.type("bit");

@@ -59,7 +59,7 @@ export function overview(view, { freshness }) {
       total.element.before(number.element);
       return { fail: chart.fail, async load(signal) {
         const reply = await chart.load(state, shown.key, signal);
-        number.show(count(reply.total), span(reply.from, reply.to, reply.timezone));
+        number.show(count(reply.total), `${span(reply.from, reply.to, reply.timezone)}${chart.missed() ? ", without the filter" : ""}`);
       } };
     });
   }

@@ -38,18 +38,20 @@ export function uniquesPanel(unique, view) {
   const plot = chart({ label: `Unique: ${name}`, zone: unique.by === "day" ? "UTC" : zoneOf(view) });
   let request = { path: "v1/uniques", parameters: {} };
   let rows = [];
+  let isMissed = false;
   p.head.append(share({ name, request: () => request, table: plot.table, rows: () => [["date", name], ...rows.map((r) => [r.date, r.n])] }));
   return {
     element: p.element,
     fail: p.fail,
     redraw: plot.redraw,
     destroy: plot.destroy,
-    request: () => request,
+    missed: () => isMissed, // a filter of the view, in the latest answer
     async load(state, key, signal) {
       const { missed, remedy, ...counter } = await filteredUnique(state, unique, key, signal);
       request = { path: "v1/uniques", parameters: { ...counter, ...setsTime(unique, state) } };
       const reply = await getCounts(request.path, request.parameters, signal);
       rows = reply.rows;
+      isMissed = missed.length > 0;
       p.why(missedWords(missed), remedy);
       p.title(`${count(reply.total)} unique: ${name}`);
       p.note("A member of several bars counts once in the total. ", zoneNote(unique, state), reply.visitor_key, reply.note);
