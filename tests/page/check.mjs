@@ -440,6 +440,12 @@ const checks = {
     await row("UP").filter({ hasText: /^\+50.0%$/ }).waitFor();
     await row("DN").filter({ hasText: /^\u221250.0%$/ }).waitFor();
     await row("NEW").filter({ hasText: /^new$/ }).waitFor();
+    await visit(page, query({ view: "key", ns: "u", key: "moving", period: "today", unit: "day", zone: noon() }));
+    await row("UP").filter({ hasText: /^\+50.0%$/ }).waitFor(); // and the whole compares the same hours, not only days that have passed
+    await page.locator(".change", { hasText: /^\+66.7%$/ }).waitFor();
+    await visit(page, query({ view: "key", ns: "u", key: "moving", from: now - 86399, to: now + 1, zone: "UTC" }));
+    await page.waitForURL(/from=/);
+    await row("NEW").waitFor();
     await chooseTime(page, { against: "none" });
     await page.waitForURL(/against=none/);
     await page.locator(".bars tbody tr").first().waitFor();

@@ -48,7 +48,7 @@ export function seriesPanel(view, { showsChange = false, empty = async (state, s
       const reply = await getCounts(request.path, request.parameters, signal);
       rows = reply.rows;
       p.note(state.isOld ? oldNote(state) : "", reply.note ?? "", reply.approximate ? APPROXIMATE : "");
-      const like = reply.before && likeForLike(rows);
+      const like = reply.before && likeForLike(reply);
       moved.textContent = like?.then ? change(like.percent) : "";
       const number = numbersOf(reply);
       moved.title = like ? `${number(like.now)} now, ${number(like.then)} in the same part of the other time` : "";

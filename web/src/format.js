@@ -28,15 +28,16 @@ export const change = (x) => (x === null || x === undefined ? "–" : (Math.abs(
 export const plural = (n, one, many) => `${count(n)} ${n === 1 ? one : many}`;
 
 /**
- * Compares only the units that have passed with the units before them, so that a day in progress is not set against a whole one.
- * Returns {now, then, percent}, or null if no unit has passed.
+ * Compares equal parts of an answer's time and the time before: the whole hours that have passed, or else the units that have passed.
+ * Returns {now, then, percent}, or null if neither has.
  */
-export function likeForLike(rows) {
+export function likeForLike({ rows, so_far: part }) {
   const passed = rows.filter((row) => row.passed && row.before);
-  if (!passed.length) return null;
-  const now = passed.reduce((sum, row) => sum + row.n, 0);
-  const then = passed.reduce((sum, row) => sum + row.before.n, 0);
-  return { now, then, percent: then ? (100 * (now - then)) / then : null };
+  const sum = (numbers) => numbers.reduce((all, n) => all + n, 0);
+  const isKnown = part && part.before !== null && part.total !== null;
+  if (!passed.length && !isKnown) return null;
+  const [now, then] = isKnown ? [part.total, part.before] : [sum(passed.map((row) => row.n)), sum(passed.map((row) => row.before.n))];
+  return { now, then, percent: then > 0 ? (100 * (now - then)) / then : null };
 }
 
 const BYTES = ["B", "KB", "MB", "GB", "TB"];

@@ -72,7 +72,7 @@ export function overview(view, { freshness }) {
       const { missed, remedy, ...counter } = await filteredOrAll(state, { ns: own.ns, key: constantKey(own) }, signal);
       const { path, parameters } = seriesRequest(state, counter);
       const reply = await getCounts(path, parameters, signal);
-      const like = reply.before && likeForLike(reply.rows);
+      const like = reply.before && likeForLike(reply);
       number.show(numbersOf(reply)(reply.total), missedWords(missed) || (like?.then ? `${change(like.percent)} against ${span(reply.before.from, reply.before.to, zone)}`
         : span(reply.from, reply.to, zone)));
     } };
@@ -90,7 +90,7 @@ export function overview(view, { freshness }) {
 
   function showTiles(reply, name) {
     total.show(count(reply.total), (name === "events" ? "" : `${name}, `) + (state.period === "today" && !isSpan(state) ? "today" : span(reply.from, reply.to, zone)) + (without(reply) && `, ${without(reply)}`));
-    const like = reply.before && likeForLike(reply.rows);
+    const like = reply.before && likeForLike(reply);
     before.show(like ? change(like.percent) : "–", !reply.before ? "compared with nothing" : !like ? "no unit has passed yet"
       : `${like.then ? `from ${count(like.then)}` : "no events"} in ${reply.complete_until < reply.to ? "the same part of " : ""}${span(reply.before.from, reply.before.to, zone)}`);
     showComplete(reply);
