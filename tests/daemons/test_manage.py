@@ -130,6 +130,13 @@ class ManageTest(harness.MillraceTest):
         self.assertEqual(self.ask("POST", target, None, Cookie="token=" + ADMIN).status, 401)
         self.assertEqual(self.ask("GET", target).status, 400)
         self.assertEqual(self.numbers()["depth"], 1)
+        page = "https://stats.example"  # may read answers with a token, but change nothing
+        api = self.start("api", "--config", self.path("c.conf"), "--aggregator-url=http://127.0.0.1:1", "--queue-url=" + self.queue.url,
+                         "--tokens-file=" + self.tokens, "--allowed-origins=" + page)
+        headers = {"Authorization": "Bearer " + ADMIN, "Origin": page}
+        self.assertEqual(request(api.url, "GET", "/v1/access", headers=headers).status, 200)
+        self.assertEqual(request(api.url, "POST", target, headers=headers).json()["code"], "foreign-origin")
+        self.assertEqual(self.numbers()["depth"], 1)
         self.assertEqual(self.ask("POST", target, Origin=self.api.url).status, 200)
         self.assertEqual(self.numbers()["depth"], 0)
 
