@@ -208,8 +208,6 @@ static void publish_failed(struct nats_publisher *p, natsStatus s, jsErrCode cod
         fail(p, NATS_REFUSED, s, "longer than the stream's max_msg_size");
     else
         fail(p, NATS_FAILED, s, "publish");
-    if (code == 0) /* no answer of JetStream: another server may answer */
-        nats_client_disconnect(p->client);
 }
 
 static void publish(struct nats_publisher *p)
@@ -260,6 +258,8 @@ static void perform(void *arg)
     else
         publish(p);
     p->outcome.position = p->last;
+    if (p->outcome.result == NATS_FAILED) /* the link may be cut without a sign; another server may answer */
+        nats_client_disconnect(p->client);
 }
 
 static void start(struct nats_publisher *p, const struct request *request)

@@ -75,6 +75,7 @@ void nats_reader_find(struct nats_reader *r, struct nats_client *c)
             s = compare_claim(r, c, i, &r->claims[i]);
     if (s != NATS_OK) {
         nats_client_fail(c, s, r->stream);
+        nats_client_disconnect(c); /* the link may be cut without a sign; another server may answer */
         return;
     }
     if (!r->info->Config->AllowDirect) {

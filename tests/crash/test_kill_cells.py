@@ -88,7 +88,13 @@ class KillCells(CellTest):
         return self.links[-1].url
 
     def cut_a_link(self):
-        self.random.choice(self.links).cut_until_given_up()
+        """Until the program in front of it connects again, or has ended."""
+        link = self.random.choice(self.links)
+        programs = {host.nats_url: host.relay for host in self.hosts} | {cell.nats_url: cell.copier for cell in self.cells}
+        made = link.made
+        link.cut()
+        wait_until(lambda: link.made > made or not programs[link.url].alive(), lambda: "another connection\n" + programs[link.url].log)
+        link.mend()
         self.start_ended()
 
     def restore_server(self):

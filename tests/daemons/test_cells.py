@@ -121,8 +121,11 @@ class Cells(harness.MillraceTest):
         self.api = self.start("api", "--config", self.config)
 
     def up(self, name, counters=COUNTERS, wait=True):
+        """The stream of one cell has another name, as that of a cluster of its own."""
+        stream = {"streams": "visits" if name == "north" else "clicks"}
         config = self.write(name + ".conf", harness.pipeline_config(
-            self.path(name), counters, **{daemon: dict(settings) for daemon, settings in self.ports[name].items()}))
+            self.path(name), counters, millrace=dict(stream), pubsub=dict(stream),
+            **{daemon: dict(settings) for daemon, settings in self.ports[name].items()}))
         pipeline = harness.Pipeline(self, config, self.path(name))
         return pipeline.wait_ready() if wait else pipeline
 

@@ -9,7 +9,7 @@ import types
 import harness
 from cell_test import Cell, CellTest, Host
 from harness import request, wait_until
-from nats_test import Client, NatsServer
+from nats_test import Client, Link, NatsServer
 
 EARLIER, LATER = "018bcfe56800" + "a" * 12, "018bcfe56fd0" + "b" * 12  # openings
 
@@ -235,6 +235,33 @@ class NatsToPubsub(CellTest):
         shutil.copytree(self.path("copy"), self.path("cell"))
         cell.start_pubsub()
         cell.wait_lines([b"1", b"2"])
+
+    def test_links_that_are_cut_without_a_sign(self):
+        """Relay and cell connect again, perhaps to another server. They do not wait until TCP or a ping notices the cut."""
+        links = []
+
+        def nats_url():
+            links.append(Link(self, self.server.port))
+            return links[-1].url
+        self.nats_url = nats_url
+        self.add_stream()
+        cell = Cell(self, "cell1")
+        cell.copier.wait_ready()
+        self.cut(links)  # the cell has no queue to read
+        host = Host(self, "app1", "--settle-after=1m")
+        for i in range(3):
+            host.put([b"%d" % i])
+            cell.wait_lines([b"%d" % n for n in range(i + 1)])
+            self.cut(links)
+
+    def cut(self, links):
+        """Until the programs connect again."""
+        made = [link.made for link in links]
+        for link in links:
+            link.cut()
+        wait_until(lambda: all(link.made > n for link, n in zip(links, made)), "other connections")
+        for link in links:
+            link.mend()
 
     def test_a_handshake_that_does_not_end(self):
         with socket.create_server(("127.0.0.1", 0)) as fake:

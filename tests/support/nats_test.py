@@ -121,13 +121,6 @@ class Link:
         self.sockets = []
         self.is_whole.set()
 
-    def cut_until_given_up(self):
-        """Until the program in front of it has given up, and connects again."""
-        made = self.made
-        self.cut()
-        wait_until(lambda: self.made > made, "another connection")
-        self.mend()
-
     def close(self):
         self.end(self.listener)
         self.listener.close()
