@@ -226,7 +226,7 @@ static void begin(struct world *w, struct message_batch *b, enum alert_way way, 
 {
     w->rounds = 0;
     do {
-        w->rounds++;
+        assert_in_range(++w->rounds, 1, 100);
         b->n = 0;
         for (size_t i = 0; i < w->book->n; i++)
             alert_messages_add(b, &w->book->all[i].alerts);
@@ -534,7 +534,7 @@ static void restarts(void **state)
     close_world(&w);
 }
 
-/* Rules that change their places keep their alerts; two rules of one name keep their order. */
+/* Rules that change their places keep their alerts; two rules of one name and the same labels keep their order. */
 static void moved_rules(void **state)
 {
     struct world w;
@@ -547,6 +547,13 @@ static void moved_rules(void **state)
     restart(&w, "{alert: Down, expr: up}, {alert: Down, expr: z}, {alert: Other, expr: x}", 6);
     assert_int_equal(orphans_of(&w)->n, 0);
     assert_int_equal(list_of(&w)->n, 1);
+    close_world(&w);
+    open_world(&w, "{alert: Down, expr: up, labels: {s: a}}, {alert: Down, expr: z, labels: {s: b}}");
+    evaluate(&w, 0, ONE);
+    restart(&w, "{alert: Down, expr: z, labels: {s: b}}, {alert: Down, expr: up, labels: {s: a}}", 5);
+    assert_int_equal(orphans_of(&w)->n, 0);
+    assert_int_equal(list_of(&w)->n, 0);
+    assert_int_equal(w.book->runs[0].rules[1].alerts.n, 1);
     close_world(&w);
 }
 
