@@ -21,6 +21,7 @@ NOT_OURS = {"data-binary", "data-urlencode", "ascii", "req", "dial", "data", "sy
             "libs", "create", "purge", "channel", "lookupd-http-address", "max-in-flight", "mem-queue-size", "msg-timeout", "post", "topic", "filter-require", "filter-exclude",
             "expected-key", "expected-value", "expected-value-regex", "preset", "target", "build", "test-dir", "output-on-failure"}
 PARAMETERS = ("unit", "units", "by", "limit", "user", "feed", "site", "path", "name", "event", "route", "customer", "product", "revenue")
+REFERENCE_WORDS_MAX = 40000
 BUILT_IN_ROUTES = {"/ping", "/health", "/stats", "/metrics", "/"}
 
 
@@ -56,6 +57,15 @@ def help_of(name):
 
 def options_of(name):
     return set(re.findall(r"--([a-z][a-z0-9-]*)", help_of(name)))
+
+
+class LengthTest(MillraceTest):
+    def test_the_reference_has_at_most_40000_words(self):
+        """The pages under "Reference" in docs/README.md."""
+        pages = re.findall(r"\]\((guide/[\w-]+\.md)\)", section(text_of("docs/README.md"), "Reference"))
+        self.assertGreater(len(pages), 15)
+        words = {page: len(text_of("docs", page).split()) for page in pages}
+        self.assertLessEqual(sum(words.values()), REFERENCE_WORDS_MAX, words)
 
 
 class UnitsTest(MillraceTest):

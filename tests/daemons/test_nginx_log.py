@@ -1,4 +1,4 @@
-"""docs/guide/logs.md's recipe for nginx, word for word, with a real nginx: whatever its clients send, each line is strict JSON that says
+"""docs/guide/nginx.md's recipe for nginx, word for word, with a real nginx: whatever its clients send, each line is strict JSON that says
 what was sent, and none is lost or doubled while the log is rotated."""
 import json
 import os
@@ -42,9 +42,9 @@ CONTROLS = [bytes([c]) for c in (*range(1, 10), 11, 12, *range(14, 32), 127)]  #
 
 def recipe():
     """The configuration as the document has it."""
-    with open(os.path.join(harness.ROOT, "docs", "guide", "logs.md")) as f:
-        text = f.read().split("### nginx", 1)[1].strip("\n")
-    return text[:text.index("\n\n")]
+    with open(os.path.join(harness.ROOT, "docs", "guide", "nginx.md")) as f:
+        text = f.read()
+    return text[text.index("    log_format"):].partition("\n\n")[0]
 
 
 class NginxLog(QueueTest):

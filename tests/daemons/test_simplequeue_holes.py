@@ -79,7 +79,7 @@ class HolesTest(OnDisk, QueueTest):
         self.assertEqual(self.next_id(q), first + 1, "an opening that finds no new hole goes on")
 
     def test_what_stands_behind_damage_can_be_had(self):
-        """As docs/guide/operations.md says."""
+        """As docs/guide/damage.md says."""
         highest, damaged = self.damage()
         done = self.run_program("simplequeue", "--port=0", "--data-dir=" + self.path("data"))
         self.assertEqual(done.returncode, 78)

@@ -198,7 +198,7 @@ class Statements(Model):
 
     def test_examples_of_the_guide(self):
         self.make(dropped=False)
-        guide = harness.read_file(os.path.join(harness.ROOT, "docs", "guide", "sql.md")).decode()
+        guide = harness.read_file(os.path.join(harness.ROOT, "docs", "guide", "sql-examples.md")).decode()
         statements = guide.partition("```sql\n")[2].partition("```")[0].strip().rstrip(";").split(";\n")
         self.assertEqual(len(statements), 10)
         self.rows(*statements)
