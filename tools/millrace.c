@@ -89,6 +89,7 @@ static const struct topic {
     {"sorted", "docs/guide/sortdb.md", "serve sorted files over HTTP"},
     {"commands", "docs/guide/millrace.md", "the subcommands of millrace"},
     {"metrics", "docs/guide/metrics.md", "scrape, store and ask metrics"},
+    {"scrapers", "docs/guide/scrapers.md", "share targets between several scrapers"},
     {"promql", "docs/guide/promql.md", "the query language of metrics"},
     {"alerts", "docs/guide/alerts.md", "rules over metrics, alerts and silences"},
     {"grafana", "docs/guide/grafana.md", "Prometheus, alerts for it, and a dashboard of Grafana"},

@@ -163,13 +163,18 @@ class Guides(harness.MillraceTest):
         self.walk("metrics.md", STREAMS, treat=[
             ("millrace scraper --files=targets.json --interval", "serve {}"),
             ("curl -N 'http://127.0.0.1:8081/sub?stream=metrics", "poll 'curl \"http://127.0.0.1:8081/sub?stream=metrics&from=earliest&follow=0\"'; until_ 'grep -q __name__ /tmp/follow.out' {} > /dev/null"),
-            ("millrace scraper --zookeeper=localhost:2181", "if [ -e /usr/share/java/zookeeper.jar ]; then printf '[]' > web.json; cp web.json db.json; begin zookeeper "
-             "'exec java -cp /usr/share/java/zookeeper.jar org.apache.zookeeper.server.ZooKeeperServerMain 2181 /tmp/zookeeper'; poll {} && ! end $pid_zookeeper; fi"),
-            ("millrace scraper --files=targets.json --shard", "serve {}"),
             ("millrace metricdb", "begin metricdb {}; poll 'curl localhost:8092/health'"),
             ("curl 'http://127.0.0.1:8092/api/v1/query?query=up'", "poll '{raw} | grep __name__'"),
             ("promtool query", "{raw} | grep pubsub"),
-        ], skipped=('{"t":1732977600.125', "[metricdb]", "[scraper]"))
+        ], skipped=('{"t":1732977600.125', "[metricdb]"))
+
+    def test_scrapers(self):
+        targets = """echo '[{"targets": ["127.0.0.1:8081"], "labels": {"job": "pubsub"}}]' > targets.json"""
+        self.walk("scrapers.md", [*STREAMS, targets], treat=[
+            ("millrace scraper --zookeeper=localhost:2181", "if [ -e /usr/share/java/zookeeper.jar ]; then printf '[]' > web.json; cp web.json db.json; begin zookeeper "
+             "'exec java -cp /usr/share/java/zookeeper.jar org.apache.zookeeper.server.ZooKeeperServerMain 2181 /tmp/zookeeper'; poll {} && ! end $pid_zookeeper; fi"),
+            ("millrace scraper --files=targets.json --shard", "serve {}"),
+        ], skipped=("[scraper]",))
 
     def test_alerts(self):
         rules, mail = (next(b.lines for b in guide.blocks("docs/guide", "alerts.md") if b.lines[0].startswith(first)) for first in ("groups:", "import json"))
