@@ -60,9 +60,8 @@ static void log_malformed(struct sample_feed *f, struct bytes line)
 }
 
 /* A sample of the far future would make its series drop all samples until then. */
-static enum sample_result add_sample(struct sample_feed *f, const struct sample *sample)
+static enum sample_result add_sample(struct sample_feed *f, const struct sample *sample, usec_t now)
 {
-    usec_t now = daemon_trusted_time(f->daemon);
     bool is_far = now > 0 && sample->at > (int64_t)((now + FUTURE_MAX) / USEC_PER_MSEC);
     return is_far ? SAMPLE_BAD_TIME : sample_store_add(f->store, sample);
 }
@@ -71,12 +70,13 @@ static enum sample_result add_sample(struct sample_feed *f, const struct sample 
 static void take_lines(struct sample_feed *f, struct bytes lines)
 {
     const char *at = lines.ptr, *end = lines.ptr + lines.len;
+    usec_t now = daemon_trusted_time(f->daemon);
     sample_store_begin(f->store);
     while (at < end) {
         const char *lf = memchr(at, '\n', (size_t)(end - at));
         struct bytes line = bytes_of(at, (size_t)(lf - at));
         if (sample_line_read(&f->line, line))
-            stats_add(f->results[add_sample(f, &f->line.sample)], 1);
+            stats_add(f->results[add_sample(f, &f->line.sample, now)], 1);
         else if (!erased_line_is(line))
             log_malformed(f, line);
         at = lf + 1;

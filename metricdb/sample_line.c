@@ -107,15 +107,24 @@ static bool take_text(struct sample_line *l, struct bytes *out)
     return true;
 }
 
+static bool is_of_number(char c)
+{
+    return (c >= '0' && c <= '9') || c == '.' || c == '-' || c == '+' || c == 'e' || c == 'E';
+}
+
 static bool take_number(struct sample_line *l, double *out)
 {
     char copy[NUMBER_MAX + 1], *end;
-    size_t n = 0;
-    for (; l->at < l->end && n < NUMBER_MAX && strchr("0123456789+-.eE", *l->at) && *l->at; l->at++)
-        copy[n++] = *l->at;
-    copy[n] = '\0';
-    if (n == 0 || !(copy[0] == '-' || (copy[0] >= '0' && copy[0] <= '9')))
+    const char *begin = l->at;
+    while (l->at < l->end && l->at - begin < NUMBER_MAX && is_of_number(*l->at))
+        l->at++;
+    struct bytes text = bytes_of(begin, (size_t)(l->at - begin));
+    if (text.len == 0 || !(*begin == '-' || (*begin >= '0' && *begin <= '9')))
         return false;
+    if (bytes_to_short_decimal(text, out))
+        return true;
+    memcpy(copy, text.ptr, text.len);
+    copy[text.len] = '\0';
     *out = strtod(copy, &end);
     return *end == '\0';
 }

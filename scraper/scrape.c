@@ -1,8 +1,6 @@
 #include "scraper/scrape.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #define SERIES_MAX ((size_t)64 * 1024) /* bytes of a series' labels, far below pubsub's max_line */
@@ -120,8 +118,12 @@ static void append_value(struct buf *out, double value, struct bytes text)
 static void begin_line(struct buf *out, int64_t time, struct bytes series)
 {
     uint64_t ms = time < 0 ? -(uint64_t)time : (uint64_t)time;
-    buf_printf(
-        out, "{\"t\":%s%" PRIu64 ".%03" PRIu64 ",\"labels\":", time < 0 ? "-" : "", ms / 1000, ms % 1000);
+    const char part[] = {
+        '.', (char)('0' + ms % 1000 / 100), (char)('0' + ms % 100 / 10), (char)('0' + ms % 10)};
+    buf_append_str(out, time < 0 ? "{\"t\":-" : "{\"t\":");
+    buf_append_u64(out, ms / 1000);
+    buf_append(out, part, sizeof part);
+    buf_append_str(out, ",\"labels\":");
     buf_append_bytes(out, series);
     buf_append_str(out, ",\"v\":");
 }

@@ -111,6 +111,31 @@ bool bytes_to_i64(struct bytes text, int64_t *out)
     return true;
 }
 
+/* The digits and the power of ten are exact in a double, so their quotient is rounded as strtod rounds. */
+bool bytes_to_short_decimal(struct bytes text, double *out)
+{
+    static const double tens[] = {
+        1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15};
+    bool is_negative = text.len > 0 && text.ptr[0] == '-', has_point = false;
+    size_t digits = 0, places = 0;
+    uint64_t n = 0;
+    for (size_t i = is_negative; i < text.len; i++) {
+        if (text.ptr[i] == '.' && !has_point) {
+            has_point = true;
+            continue;
+        }
+        if (text.ptr[i] < '0' || text.ptr[i] > '9' || digits == 15)
+            return false;
+        n = n * 10 + (uint64_t)(text.ptr[i] - '0');
+        digits++;
+        places += has_point;
+    }
+    if (digits == 0)
+        return false;
+    *out = (is_negative ? -1.0 : 1.0) * (double)n / tens[places];
+    return true;
+}
+
 bool bytes_is_name(struct bytes text)
 {
     return text.len > 0 && text.len <= NAME_LEN_MAX && !bytes_equal_str(text, ".") &&
@@ -302,11 +327,23 @@ bool bytes_is_utf8(struct bytes s)
 {
     const unsigned char *p = (const unsigned char *)s.ptr;
     for (size_t i = 0, n; i < s.len; i += n) {
-        n = utf8_sequence(p + i, s.len - i);
+        uint64_t eight = UINT64_MAX;
+        if (s.len - i >= sizeof eight)
+            memcpy(&eight, p + i, sizeof eight);
+        n = (eight & UINT64_C(0x8080808080808080)) == 0 ? sizeof eight : utf8_sequence(p + i, s.len - i);
         if (n == 0)
             return false;
     }
     return true;
+}
+
+/* The length of the text before the next byte that JSON escapes or that is not ASCII. */
+static size_t plain_length(const unsigned char *p, size_t n)
+{
+    size_t i = 0;
+    while (i < n && p[i] >= 0x20 && p[i] < 0x7F && p[i] != '"' && p[i] != '\\')
+        i++;
+    return i;
 }
 
 void buf_append_json(struct buf *b, struct bytes s)
@@ -315,6 +352,10 @@ void buf_append_json(struct buf *b, struct bytes s)
     const unsigned char *p = (const unsigned char *)s.ptr;
     buf_append_char(b, '"');
     for (size_t i = 0, n; i < s.len; i += n) {
+        if ((n = plain_length(p + i, s.len - i)) > 0) {
+            buf_append(b, p + i, n);
+            continue;
+        }
         n = utf8_sequence(p + i, s.len - i);
         if (n == 0) {
             buf_append_str(b, "\xEF\xBF\xBD");

@@ -63,6 +63,8 @@ bool bytes_to_u64(struct bytes text, uint64_t *out);
 bool bytes_to_usec(struct bytes text, int64_t *out);
 /* Like bytes_to_u64, but `text` may begin with '-'. */
 bool bytes_to_i64(struct bytes text, int64_t *out);
+/* Reads at most 15 digits with an optional minus and point, to the number that strtod reads. Returns false for all other texts. */
+bool bytes_to_short_decimal(struct bytes text, double *out);
 
 /* True if `text` is valid as the name of a queue, stream, producer or reader: [A-Za-z0-9_.-]{1,64}, but not "." or
  * "..". A valid name is safe as a file name. */

@@ -176,6 +176,8 @@ static bool is_word(struct bytes t, const char *word)
 static bool read_number(struct exposition *e, const char *expected, struct bytes *text, double *number)
 {
     *text = read_token(e);
+    if (bytes_to_short_decimal(*text, number))
+        return true;
     struct bytes word = *text;
     if (word.len > 0 && (*word.ptr == '+' || *word.ptr == '-'))
         word = bytes_of(word.ptr + 1, word.len - 1);

@@ -174,7 +174,7 @@ class Targets(ScraperTest):
     def test_a_file_that_does_not_exist(self):
         """The file is named until it exists; then its targets are scraped."""
         self.pubsub()
-        scraper = self.scraper("--files=" + self.path("none*.json"))
+        scraper = self.start("scraper", "--pubsub-url=" + self.url, "--files=" + self.path("none*.json"), "--interval=1s")
         self.assertIn("no file of targets: " + self.path("none*.json"), scraper.get("/health").text)
         self.assertIn("no file of targets", scraper.log)
         self.write_targets((self.target({"/metrics": "a 1\n"}).address, {}), name="none1.json")

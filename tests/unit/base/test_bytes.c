@@ -1,5 +1,6 @@
 #include "support/cm.h"
 #include "base/bytes.h"
+#include <stdio.h>
 #include <stdlib.h>
 
 static void test_order(void **state)
@@ -187,6 +188,57 @@ static void hex_digits_become_bytes(void **state)
     buf_free(&out);
 }
 
+/* A short decimal is the number of strtod, to the bit. */
+static void test_short_decimals(void **state)
+{
+    (void)state;
+    static const char *const others[] = {
+        "", "-", ".", "-.", "+1", "1e5", "1.2.3", "1234567890123456", " 1", "1 ", "0x1", "--1", "nan"};
+    static const char *const shown[] = {"0", "-0", "0.1", "-1.5", "1.", ".5", "00012", "999999999999999",
+        "1732977600.125", "0.00000000000001"};
+    double d;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        assert_false(bytes_to_short_decimal(bytes_str(others[i]), &d));
+    for (size_t i = 0; i < sizeof shown / sizeof *shown; i++) {
+        double expected = strtod(shown[i], NULL);
+        assert_true(bytes_to_short_decimal(bytes_str(shown[i]), &d));
+        assert_memory_equal(&d, &expected, sizeof d);
+    }
+    srandom(1);
+    for (int i = 0; i < 200000; i++) {
+        char text[40];
+        int places = (int)(random() % 15);
+        snprintf(text, sizeof text, "%s%.*f", random() % 2 ? "-" : "", places,
+            (double)random() / (double)(1 + random() % 100000));
+        if (!bytes_to_short_decimal(bytes_str(text), &d))
+            continue;
+        double expected = strtod(text, NULL);
+        assert_memory_equal(&d, &expected, sizeof d);
+    }
+}
+
+/* Each place of a malformed or escaped byte in a text, around the eight bytes that are read at once. */
+static void test_every_place_in_a_text(void **state)
+{
+    (void)state;
+    for (size_t n = 1; n < 30; n++)
+        for (size_t at = 0; at < n; at++) {
+            char text[30], expected[40];
+            struct buf out = {0};
+            memset(text, 'x', n);
+            text[at] = '\xff';
+            assert_false(bytes_is_utf8(bytes_of(text, n)));
+            text[at] = '\x7e';
+            assert_true(bytes_is_utf8(bytes_of(text, n)));
+            text[at] = '"';
+            int len = snprintf(expected, sizeof expected, "\"%.*s\\\"%.*s\"", (int)at, text,
+                (int)(n - at - 1), text + at + 1);
+            buf_append_json(&out, bytes_of(text, n));
+            assert_true(bytes_equal(buf_bytes(&out), bytes_of(expected, (size_t)len)));
+            buf_free(&out);
+        }
+}
+
 static void control_bytes_become_printable(void **state)
 {
     (void)state;
@@ -211,6 +263,8 @@ int main(void)
         cmocka_unit_test(test_csv),
         cmocka_unit_test(test_words),
         cmocka_unit_test(hex_digits_become_bytes),
+        cmocka_unit_test(test_short_decimals),
+        cmocka_unit_test(test_every_place_in_a_text),
         cmocka_unit_test(control_bytes_become_printable),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
