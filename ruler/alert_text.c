@@ -135,14 +135,14 @@ static bool print_value(struct bytes word, const struct label_set *labels, doubl
 {
     static const char *const prefixes[] = {"$labels", ".Labels"};
     for (size_t i = 0; i < 2; i++) {
-        struct bytes prefix = bytes_str(prefixes[i]), name = BYTES_NONE;
+        struct bytes prefix = bytes_str(prefixes[i]);
         if (!bytes_starts_with(word, prefix))
             continue;
         if (word.len == prefix.len) {
             print_labels(labels, out);
             return true;
         }
-        name = bytes_of(word.ptr + prefix.len + 1, word.len - prefix.len - 1);
+        struct bytes name = bytes_of(word.ptr + prefix.len + 1, word.len - prefix.len - 1);
         buf_append_bytes(out, label_set_get(labels, name));
         return word.ptr[prefix.len] == '.' && exposition_is_label_name(name);
     }
