@@ -32,6 +32,7 @@ struct wiring {
     struct share share;
     struct coordinator *coordinator; /* NULL: the share is a shard */
     bool is_renamed;                 /* addresses of names have changed */
+    bool is_missing;                 /* a path of `files` has no file, which is logged */
 };
 static_assert(offsetof(struct wiring, scraper) == 0, "handlers get the address of its first member");
 
@@ -85,6 +86,9 @@ static void report_files(struct wiring *w)
 {
     const char *missing = target_files_missing(w->files);
     char *text = missing ? mem_printf("no file of targets: %s", missing) : NULL;
+    if (missing && !w->is_missing)
+        log_warn("no file of targets", LOG_S("path", missing));
+    w->is_missing = missing != NULL;
     daemon_set_notice(w->scraper.daemon, "files", NOTICE_WARNING,
         "correct the file; its earlier targets stay in the list", target_files_error(w->files));
     daemon_set_notice(
