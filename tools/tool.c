@@ -222,6 +222,11 @@ int tool_fail(int status, const char *fmt, ...)
     return status;
 }
 
+void tool_drop_messages(void)
+{
+    log_init(running, LOG_LEVEL_INFO, LOG_FORMAT_TEXT);
+}
+
 bool tool_show(void)
 {
     bool is_shown = fflush(stdout) == 0;

@@ -63,6 +63,9 @@ int tool_run_on_files(
 void tool_begin(const char *name);
 /* Prints "millrace NAME: TEXT" on standard error. Returns `status`. */
 int tool_fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* From here on, tool_fail does not wait for a full pipe: the text is dropped, and a later message has the number of
+ * dropped lines. */
+void tool_drop_messages(void);
 
 /* Sends a request, with `token` unless `token` is NULL, and appends the body of the reply. Returns the HTTP status,
  * or 0 with the reason in *why. */

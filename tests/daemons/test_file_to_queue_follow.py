@@ -3,6 +3,7 @@
 import os
 import select
 import signal
+import subprocess
 import time
 
 import harness
@@ -318,6 +319,25 @@ class Follow(QueueTest):
         p = self.follow()
         self.wait_stored()
         self.assertIn(b"its lines after byte %d, and rotated files after it, are not posted" % len(numbered(10)), self.interrupt(p))
+
+    def test_messages_that_no_process_reads(self):
+        """The pipe of standard error is full: lines are posted, and a signal ends the follower."""
+        reader, pipe = os.pipe()
+        os.set_blocking(pipe, False)
+        for end in (reader, pipe):
+            self.addCleanup(os.close, end)
+        try:
+            while True:
+                os.write(pipe, b"x" * 4096)
+        except BlockingIOError:
+            os.set_blocking(pipe, True)
+        with open(self.log, "w") as f:
+            f.write("no line of a log\n" * 3 + '192.0.2.7 - - [24/Mar/2012:09:00:00 +0900] "GET /a HTTP/1.1" 200 5\n')
+        p = subprocess.Popen(harness.dies_with_us(self.argv("--follow", "--producer=p", "--format=combined", self.log)), stderr=pipe)
+        self.addCleanup(lambda: p.poll() is None and (p.kill(), p.wait()))
+        wait_until(lambda: self.depth() == 1, "the line behind the refused lines")
+        p.terminate()
+        self.assertEqual(p.wait(harness.PATIENCE), 0)
 
     def test_usage(self):
         self.assertEqual(self.put("--follow", self.log).returncode, 64)

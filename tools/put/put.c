@@ -123,37 +123,38 @@ static void on_signal(int sig)
 
 static void summary(struct put *p, usec_t began)
 {
+    struct buf text = {0};
     double seconds = (double)(clock_monotonic() - began) / USEC_PER_SEC;
     if (options_bool(p->o, "quiet"))
         return;
     progress_show(&p->progress, NULL, p->packed_before, p->packed, p->taken, true, clock_monotonic());
-    fprintf(stderr, "millrace put: %" PRIu64 " %s posted", p->numbers.posted,
-        plural(p->numbers.posted, "event", "events"));
+    buf_printf(
+        &text, "%" PRIu64 " %s posted", p->numbers.posted, plural(p->numbers.posted, "event", "events"));
     if (p->numbers.duplicates > 0)
-        fprintf(stderr, ", %" PRIu64 " %s stored before", p->numbers.duplicates,
+        buf_printf(&text, ", %" PRIu64 " %s stored before", p->numbers.duplicates,
             plural(p->numbers.duplicates, "was", "were"));
     if (p->replaced > 0)
-        fprintf(stderr, ", %" PRIu64 " with invalid text", p->replaced);
+        buf_printf(&text, ", %" PRIu64 " with invalid text", p->replaced);
     if (p->resumed > 0)
-        fprintf(stderr, "; the first %" PRIu64 " bytes were stored before", p->resumed);
-    fprintf(stderr, ", %.2f s\n", seconds);
+        buf_printf(&text, "; the first %" PRIu64 " bytes were stored before", p->resumed);
+    tool_fail(0, "%.*s, %.2f s", (int)text.len, text.ptr, seconds);
+    buf_free(&text);
 }
 
 /* After an error: prints how much of each file is stored, so that the operator can post the rest. */
 static void print_posted(const struct put *p)
 {
-    size_t n = 0;
-    progress_leave();
-    fprintf(stderr, "millrace put: posted by this run: ");
+    struct buf text = {0};
     for (size_t i = 0; i < p->n_done; i++) {
         const struct put_done *d = &p->done[i];
         if (d->lines > 0)
-            fprintf(stderr, "%s%s %" PRIu64 " %s of %s", n++ > 0 ? ", " : "",
+            buf_printf(&text, "%s%s %" PRIu64 " %s of %s", text.len > 0 ? ", " : "",
                 d->is_whole ? "all" : "the first", d->lines,
                 p->form.is_csv ? plural(d->lines, "record", "records") : plural(d->lines, "line", "lines"),
                 strcmp(d->name, "-") == 0 ? "standard input" : d->name);
     }
-    fprintf(stderr, n == 0 ? "nothing\n" : "\n");
+    tool_fail(0, "posted by this run: %s", text.len > 0 ? text.ptr : "nothing");
+    buf_free(&text);
 }
 
 static struct put_form form_of(const struct options *o)
@@ -300,6 +301,8 @@ static int put_with(const struct options *o)
     struct error error;
     int status = check(o);
     bool follows = options_bool(o, "follow") && p.producer;
+    if (follows) /* a follower does not wait for the reader of its messages, as no daemon does */
+        tool_drop_messages();
     if (status != 0 && follows)
         put_follow_fail(&p, status);
     if (status != 0)

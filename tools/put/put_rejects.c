@@ -2,6 +2,7 @@
 
 #include "base/amount.h"
 #include "base/line_source.h"
+#include "base/log.h"
 #include "base/progress.h"
 #include "base/rfc3339.h"
 
@@ -14,13 +15,16 @@
 
 __attribute__((format(printf, 1, 2))) static void say(const char *fmt, ...)
 {
+    struct buf text = {0};
     va_list ap;
     progress_leave();
-    fputs("millrace put: ", stderr);
+    buf_append_str(&text, "millrace put: ");
     va_start(ap, fmt);
-    vfprintf(stderr, fmt, ap);
+    buf_vprintf(&text, fmt, ap);
     va_end(ap);
-    fputc('\n', stderr);
+    buf_append_char(&text, '\n');
+    log_forward(buf_bytes(&text));
+    buf_free(&text);
 }
 
 int put_rejects_open(struct put_rejects *r, const struct reject_file *file)
