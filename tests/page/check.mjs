@@ -318,7 +318,6 @@ const checks = {
     await chooseTime(page, { from, to, zone: "Asia/Kolkata" });
     await page.waitForURL(new RegExp(`from=${from}&to=${end}`));
     await page.locator("[aria-label^='Events: 4 units']").waitFor();
-    await page.locator(".chip", { hasText: words }).waitFor();
     await page.getByRole("button", { name: `Time: ${words}, Asia/Kolkata` }).waitFor();
     await page.reload();
     await page.locator("[aria-label^='Events: 4 units']").waitFor();
@@ -930,7 +929,7 @@ const checks = {
     await visit(page, query({ view: "key", ns: "u", key: "bitly", from: "x", to: "y" }));
     await page.locator(".panel .error").nth(1).waitFor();
     await holds(page, () => !document.body.innerText.includes("Loading"));
-    await page.locator(".chip", { hasText: "x – y" }).waitFor();
+    await page.locator(".chosen-time", { hasText: "x – y" }).waitFor();
     for (const address of [query({ zone: "Europe/Berlln" }), query({ view: "key", ns: "u", key: "bitly", zone: "Europe/Berlln" })]) {
       await visit(page, address);
       await page.locator(".panel .error", { hasText: "did you mean Europe/Berlin?" }).first().waitFor();

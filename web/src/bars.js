@@ -25,7 +25,7 @@ export function bars({ caption, rows, other, total, link, pressed, none, count =
     const address = link?.(row);
     return h("tr", { class: chosen ? "chosen" : null },
       h("th", { scope: "row", title: row.key.slice(0, 500) }, bar, address ? h("a", { href: address, "aria-current": chosen ? "true" : null }, text) : h("span", {}, text)),
-      h("td", { class: "number" }, count(row.n)), h("td", { class: "number part" }, part(row.share)), movement(row.key));
+      h("td", { class: "number", title: row.share === null ? null : part(row.share) }, count(row.n)), h("td", { class: "number part" }, part(row.share)), movement(row.key));
   };
   const body = rows.map(line);
   if (other)

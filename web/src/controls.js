@@ -86,6 +86,5 @@ export function periodControls(state, ...more) {
   return h("div", { class: "controls" }, more,
     popup({ name: "time", text: h("span", { class: "chosen-time" }, timeWords(state)), label: `Time: ${timeWords(state)}`, kind: "time-choice", fill: (close) => timeForm(state, close) }),
     state.where && filterControls(state),
-    isSpan(state) && h("p", { class: "chip" }, `${span(state.from, state.to, zoneOf(state))} `,
-      h("a", { href: address({ from: "", to: "" }) }, "Clear the selection")));
+    isSpan(state) && h("p", { class: "chip" }, h("a", { href: address({ from: "", to: "" }) }, "Clear the selection")));
 }
