@@ -1,5 +1,6 @@
 /* ruler_state: the file of the ruler's state. */
 #include "base/io.h"
+#include "base/log.h"
 #include "ruler/ruler_server.h"
 
 #include <errno.h>
@@ -77,6 +78,8 @@ int ruler_read_rules(struct ruler *r, struct rule_book **old, struct error *erro
         rc == 0 ? "write the files, or correct `files`; then reload with SIGHUP"
                 : "correct the file; then reload with SIGHUP; the earlier rules stay",
         rc == 0 ? unmatched : error->text);
+    if (rc != 0 || unmatched)
+        log_warn("rule files", LOG_S("error", rc != 0 ? error->text : unmatched));
     free(unmatched);
     if (rc != 0)
         return -1;

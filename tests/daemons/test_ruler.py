@@ -261,6 +261,7 @@ class State(RulerTest):
         self.write_rules("{alert: Down}")
         ruler.process.send_signal(signal.SIGHUP)
         wait_until(lambda: b"rules.yml:5: the rule has no expr" in ruler.get("/stats?format=json").body, "the error")
+        self.assertIn("rules.yml:5: the rule has no expr", ruler.log)
         self.wait_state(ruler, "firing", alertname="Other")
         self.write_rules("{alert: Down, expr: down, for: 1s}")
         ruler.process.send_signal(signal.SIGHUP)
@@ -271,6 +272,7 @@ class State(RulerTest):
     def test_a_pattern_without_files(self):
         ruler = self.ruler()
         self.assertIn("no file matches %s" % self.path("rules*.yml"), ruler.get("/health").text)
+        self.assertIn("no file matches", ruler.log)
         self.write_rules("{alert: Down, expr: down, for: 1h}")
         ruler.process.send_signal(signal.SIGHUP)
         wait_until(lambda: ruler.get("/health").text.strip() == "ready", lambda: ruler.get("/health").text)
