@@ -84,7 +84,7 @@ export function overview(view, { freshness }) {
     if (!part) return;
     if (!makeWorld) makeWorld = (await import("./world.js")).worldPanel; // once: later views must not wait
     world = makeWorld(part);
-    grid.children[shown.panels.indexOf(part)].after(world.element);
+    grid.append(world.element); // usually below the first screen, which loads without it
     panels.push({ load: (signal) => world.load(state, signal), fail: world.fail });
   }
 
