@@ -147,6 +147,16 @@ static enum promql_result_code extend(const struct cached_answer *old, const str
     return code;
 }
 
+/* Copies the result without the memory that its evaluation needed. */
+static void compact(struct cached_answer *a, const struct promql_request *request)
+{
+    const struct promql_result none = {.type = a->result.type};
+    struct promql_result copy;
+    promql_join(&a->result, request->start, request->end, &none, SIZE_MAX, &copy);
+    promql_result_free(&a->result);
+    a->result = copy;
+}
+
 enum promql_result_code answer_cache_evaluate(struct answer_cache *c, struct bytes text,
     const struct promql *query, const struct metric_source *source, const struct promql_request *request,
     struct cached_answer **answer, struct error *error)
@@ -174,6 +184,8 @@ enum promql_result_code answer_cache_evaluate(struct answer_cache *c, struct byt
         a->lookback = request->lookback;
         a->from = request->start;
         a->to = to < a->from ? a->from - 1 : to - (to - a->from) % a->step;
+        if (!a->reused)
+            compact(a, request);
         keep(c, a, request);
     }
     *answer = a;

@@ -165,6 +165,12 @@ static void test_bounded_memory(void **state)
         assert_true(answer_cache_bytes(c) <= 100000);
     }
     assert_true(answer_cache_bytes(c) > 0);
+    struct answer_cache *one = answer_cache_new(100000);
+    check(one, "sum(a)", &(struct promql_request){.start = BEGIN, .end = newest, .step = 10000});
+    size_t points = (size_t)(newest - BEGIN) / 10000 + 1;
+    assert_in_range(
+        answer_cache_bytes(one), 16 * points, 16 * points + 20000); /* not the values of the series */
+    answer_cache_free(&one);
     struct promql_request r = {.start = BEGIN, .end = newest, .step = 60000};
     check(small, "a", &r);
     assert_int_equal(check(small, "a", &r), 0);
