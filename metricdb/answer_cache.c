@@ -101,7 +101,7 @@ static struct cached_answer *find(
 /* Keeps the answer in place of the earlier one. */
 static void keep(struct answer_cache *c, struct cached_answer *a, const struct promql_request *r)
 {
-    a->bytes = sizeof *a + a->result.memory->used;
+    a->bytes = sizeof *a + a->text.cap + a->result.memory->used + a->result.memory->left;
     if (a->to < a->from || a->bytes > c->max_bytes / 2)
         return;
     pthread_mutex_lock(&c->lock);

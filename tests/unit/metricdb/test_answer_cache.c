@@ -5,6 +5,7 @@
 #include "promql/promql_json.h"
 #include "support/promql_world.h"
 
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -180,6 +181,29 @@ static void test_bounded_memory(void **state)
     world_free(&world);
 }
 
+/* Small answers of long queries: what is counted is at least what they take. */
+static void test_texts_and_blocks_are_counted(void **state)
+{
+    enum { N = 100, PADDED = 2000 };
+    (void)state;
+    char text[PADDED + 20];
+    struct answer_cache *c = answer_cache_new(8 << 20);
+    begin(10000);
+    add_samples(100);
+    struct promql_request r = {.start = BEGIN, .end = newest, .step = 60000};
+    size_t before = mallinfo2().uordblks;
+    for (int i = 0; i < N; i++) {
+        snprintf(text, sizeof text, "%-*s + %d", PADDED, "sum(a)", i);
+        check(c, text, &r);
+        assert_true(check(c, text, &r) > 0);
+    }
+    size_t taken = mallinfo2().uordblks - before;
+    assert_true(answer_cache_bytes(c) > N * PADDED);
+    assert_true(answer_cache_bytes(c) > taken / 4 * 3);
+    answer_cache_free(&c);
+    world_free(&world);
+}
+
 int main(void)
 {
     srandom(1);
@@ -187,6 +211,7 @@ int main(void)
         cmocka_unit_test(test_random_queries),
         cmocka_unit_test(test_which_steps_are_reused),
         cmocka_unit_test(test_bounded_memory),
+        cmocka_unit_test(test_texts_and_blocks_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
