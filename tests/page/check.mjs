@@ -249,6 +249,8 @@ const checks = {
     assert.deepEqual((await table(panelOf(task.total))).map((row) => row.slice(0, 2)), task.days);
     await panelOf("country").locator("table.bars tbody tr").first().waitFor();
     assert.deepEqual((await barsOf(panelOf("country"))).map(([key, n, part]) => [key.split(" ")[0], n, part]), task.bars);
+    const widths = await panelOf("country").locator("table.bars td.number").evaluateAll((cells) => cells.map((cell) => [cell.scrollWidth, cell.clientWidth]));
+    for (const [text, room] of widths) assert.ok(text <= room, `${text} pixels of text in a cell of ${room}`);
     await visit(page, query({ view: "key", ns: "page", key: "/cart", period: "all", unit: "day", zone: "UTC" }));
     const quantiles = panelOf("ms: p50, p95, p99");
     await quantiles.locator(".plot canvas").waitFor();
@@ -270,7 +272,7 @@ const checks = {
     await page.getByLabel("Key").fill("none like this");
     await page.getByText("No key contains this text.").waitFor();
     await page.getByLabel("Key").fill("");
-    await page.getByRole("heading", { name: "Choose a user" }).waitFor();
+    await page.getByRole("heading", { name: "Choose: user" }).waitFor();
     await page.getByLabel("Key").fill("nasa");
     await page.getByLabel("Key").press("Enter");
     await page.getByRole("heading", { name: "nasa", level: 1 }).waitFor();

@@ -31,8 +31,10 @@ export function bars({ caption, rows, other, total, link, pressed, none, count =
   if (other)
     body.push(h("tr", { class: "muted" }, h("th", { scope: "row" }, "others"), h("td", { class: "number" }, count(other)),
       h("td", { class: "number part" }, part(rows[0]?.share === null ? null : total ? other / total : 0)), moved && h("td")));
+  const numbers = h("col", { class: "count" });
+  numbers.style.setProperty("--length", Math.max(...[...rows.map((row) => row.n), other ?? 0].map((n) => count(n).length)));
   return h("table", { class: "bars" }, h("caption", { class: "visually-hidden" }, caption),
-    h("colgroup", {}, h("col"), h("col", { class: "count" }), h("col", { class: "part" }), moved && h("col", { class: "moved" })),
+    h("colgroup", {}, h("col"), numbers, h("col", { class: "part" }), moved && h("col", { class: "moved" })),
     h("thead", { class: "visually-hidden" }, h("tr", {}, ...["Key", "Events", "Share", ...(moved ? ["Change"] : [])].map((t) => h("th", { scope: "col" }, t)))),
     h("tbody", {}, body.length ? body : h("tr", {}, h("td", { colspan: moved ? "4" : "3", class: "muted" }, none || "No events in this time."))));
 }

@@ -79,7 +79,7 @@ function finder(totals, total, state, onType) {
 
   const update = (event) => (onType ?? suggest)(event.target.value);
   const input = h("input", { name: "key", type: "search", list: onType ? null : "keys", value: state.key ?? "", autocomplete: "off", spellcheck: "false",
-    placeholder: `Type a part of a ${total.label || total.ns}`, oninput: update, onfocus: onType ? null : update });
+    placeholder: `Type a part of the ${total.label || total.ns}`, oninput: update, onfocus: onType ? null : update });
   const open = () => go({ ns: total.ns, key: input.value });
   // Leaving the field, for example by a click on a link, does not choose a key.
   input.addEventListener("change", () => document.activeElement === input && open());
@@ -102,7 +102,7 @@ export function keyView(state, { freshness }) {
     const key = state.key ?? (isConstant(total) ? constantKey(total) : undefined);
     const isStart = key === undefined || key === "";
     let found = null;
-    element.replaceChildren(h("h1", {}, isStart ? "Find a key" : h("bdi", {}, keyText(key))),
+    element.replaceChildren(h("h1", {}, isStart ? "Find a key" : h("bdi", {}, keyText(isConstant(total) ? total.label || total.ns : key))),
       periodControls(isStart ? { ...state, where: null } : state,
         finder(total === former ? [former, ...totals] : totals, total, state, isStart ? (text) => found.look(text) : null)));
     inner = found = isStart ? start(totals, total, state, element) : show(totals, total, key, state, element, freshness);
@@ -114,7 +114,7 @@ export function keyView(state, { freshness }) {
 function start(totals, total, state, element) {
   const name = total.label || total.ns;
   const own = panel(`Your latest: ${name}`);
-  const found = panel(`Choose a ${name}`);
+  const found = panel(`Choose: ${name}`);
   const resolve = latestTime(state);
   let text = "";
   let shown = { request: { path: "v1/lookup", parameters: { ns: total.ns, prefix: "" } }, rows: [] };
@@ -133,7 +133,7 @@ function start(totals, total, state, element) {
     if (asked !== text) return;
     shown = next;
     const rows = shown.rows.slice(0, asked ? FOUND : SUGGESTIONS);
-    found.title(asked ? `Keys with “${asked.slice(0, 60)}”` : `Choose a ${name}`);
+    found.title(asked ? `Keys with “${asked.slice(0, 60)}”` : `Choose: ${name}`);
     const some = rows.length < shown.rows.length ? `${count(rows.length)} of ` : "";
     found.note(asked && rows.length ? `${some}${plural(shown.rows.length, "key", "keys")}, those with the most events first` : "", shown.words);
     found.show(rows.length ? listOf(rows) : asked ? h("p", { class: "muted" }, "No key contains this text.") : emptyHint(await configured(signal), state));
