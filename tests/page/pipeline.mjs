@@ -50,6 +50,24 @@ export const pipelineChecks = ({ open, close }) => ({
     await close(page);
   },
 
+  async "shows each of several queues"() {
+    const page = await open("/?view=pipeline", {});
+    let own;
+    await change(page, (json) => {
+      const one = json.daemons.find((d) => d.name === "simplequeue");
+      own = new URL(one.url).host;
+      json.daemons.push({ ...one, url: "http://192.0.2.7:8080", stats: { ...one.stats, health: { notices: [{ text: "queue mails: 3 buried", remedy: "see" }] },
+        queues: { mails: { depth: 4321, puts: 0, gets: 0, buried: 3 } } } });
+    });
+    const numbersOf = (host) => page.locator(".daemon", { has: page.getByRole("heading", { name: `simplequeue ${host}` }) }).locator("dl > div");
+    await numbersOf("192.0.2.7:8080").filter({ hasText: /^Waiting4,321$/ }).waitFor();
+    await numbersOf("192.0.2.7:8080").filter({ hasText: /^Buried3$/ }).waitFor();
+    await numbersOf(own).filter({ hasText: /^Buried0$/ }).waitFor();
+    await page.locator(".problems li", { hasText: /^simplequeue 192\.0\.2\.7:8080: queue mails: 3 buried/ }).waitFor();
+    await page.unrouteAll({ behavior: "wait" });
+    await close(page);
+  },
+
   async "shows the cells"() {
     const page = await open("/?view=pipeline", {});
     const until = Date.UTC(2026, 0, 2, 3, 4, 5) / 1000;

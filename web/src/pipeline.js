@@ -5,7 +5,7 @@ import { sparkline } from "./chart.js";
 import { h } from "./dom.js";
 import { bytes, clock, count, duration, moment } from "./format.js";
 import { watchOld } from "./live_update.js";
-import { historySpan, nameOf, rateOf, ratesOf, statsOf, watchPipeline } from "./pipeline_data.js";
+import { historySpan, nameOf, rateOf, ratesOf, statsOf, sum, watchPipeline } from "./pipeline_data.js";
 import { diskOf, problems } from "./problems.js";
 import { share } from "./share.js";
 import { dataTable } from "./table.js";
@@ -19,7 +19,8 @@ const ROLES = {
 };
 
 const NUMBERS = {
-  simplequeue: (p, s, rate) => [["Puts", rate("put")], ["Waiting", count(p.totals.queued)], ["Buried", count(p.totals.buried)], disk(p, s)],
+  simplequeue: (p, s, rate, isOne) => [isOne && ["Puts", rate("put")], ["Waiting", count(isOne ? p.totals.queued : sum(s.queues, "depth"))],
+    ["Buried", count(sum(s.queues, "buried"))], disk(p, s)],
   queue_to_pubsub: (p, s, rate) => [["Delivered", rate("delivered")], ["In all", count(s.messages_delivered_total)], ["Failed", count(s.deliveries_failed_total ?? 0)]],
   queue_to_nats: (p, s, rate) => [["Published", rate("delivered")], ["In all", count(s.messages_delivered_total)],
     ["Not yet settled", count(s.unsettled_messages)], ["Failed", count(s.deliveries_failed_total ?? 0)]],
@@ -84,8 +85,8 @@ function daemonCard(d, p, isOld) {
     return n === null ? "–" : perSecond(n);
   };
   return card(d.name, nameOf(d), d.state, d.state === "ready", isOld,
-    d.stats ? numbers(NUMBERS[d.name]?.(p, d.stats, rate) ?? []) : h("p", {}, d.detail),
-    d.name === "aggregator" && d.stats ? reasons(d.stats) : null, d.cell ? null : spark(d.name, p));
+    d.stats ? numbers(NUMBERS[d.name]?.(p, d.stats, rate, !d.at) ?? []) : h("p", {}, d.detail),
+    d.name === "aggregator" && d.stats ? reasons(d.stats) : null, d.cell || d.at ? null : spark(d.name, p)); // the history is that of all
 }
 
 let archive = null; // its state in the latest answer that has one

@@ -7,7 +7,7 @@ const EVERY = 1000; // ms
 const AT_MOST = 12000; // ms between polls; the history has a sample every 10 seconds
 const RATE_OVER = 6; // seconds
 
-const sum = (objects, name) => (objects ? Object.values(objects).reduce((total, o) => total + Number(o[name] ?? 0), 0) : null);
+export const sum = (objects, name) => (objects ? Object.values(objects).reduce((total, o) => total + Number(o[name] ?? 0), 0) : null);
 const QUERIES = /"\/v1\/(?!pipeline|live)/;
 
 /** The sum of a number over the daemons with a name, one in each cell or several queues; null if one has no statistics. */
@@ -36,13 +36,17 @@ function totalsOf(daemons) {
   };
 }
 
+/** Names the addresses of daemons of one name outside cells, such as further queues. */
+const placed = (daemons) => daemons.map((d) => (d.cell || daemons.every((other) => other === d || other.name !== d.name) ? d
+  : { ...d, at: (d.url ?? "").replace(/^https?:\/\//, "") }));
+
 const listeners = new Set();
 const recent = []; // the polls of the last seconds
 let failure = null;
 
 async function poll(signal) {
   const reply = await get("v1/pipeline", {}, signal);
-  const pipeline = { ...reply, totals: totalsOf(reply.daemons) };
+  const pipeline = { ...reply, daemons: placed(reply.daemons), totals: totalsOf(reply.daemons) };
   recent.push(pipeline);
   while (recent.length > 1 && (recent[0].time < pipeline.time - RATE_OVER || recent[0].time > pipeline.time)) recent.shift();
   for (const listener of [...listeners]) listener.show(pipeline);
@@ -82,8 +86,8 @@ export function ratesOf(pipeline, name) {
 /** How long the history is, in seconds: an hour, or less after the API's start. */
 export const historySpan = ({ history }) => (history.length > 1 ? history.at(-1).t - history[0].t : 0);
 
-/** The name of a daemon, with that of its cell. */
-export const nameOf = (d) => (d.cell ? `${d.name} ${d.cell}` : d.name);
+/** The name of a daemon, with that of its cell, or with its address if there are several. */
+export const nameOf = (d) => [d.name, d.cell || d.at].filter(Boolean).join(" ");
 export const daemonOf = (pipeline, name) => pipeline.daemons.find((d) => d.name === name);
 export const statsOf = (pipeline, name) => daemonOf(pipeline, name)?.stats ?? null;
 export const isDown = (pipeline, name) => pipeline.daemons.some((d) => d.name === name && ["unreachable", "not ready"].includes(d.state));
