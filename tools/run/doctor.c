@@ -8,6 +8,7 @@
 #include "enrich/door_settings.h"
 #include "filter/mark_reader.h"
 #include "journal/journal_repair.h"
+#include "tools/run/status_problems.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

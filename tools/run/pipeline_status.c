@@ -3,50 +3,22 @@
 #include "base/amount.h"
 #include "base/io.h"
 #include "base/rfc3339.h"
-#include "counts/manifest.h"
-#include "counts/slice_files.h"
 #include "daemon/daemon.h"
 #include "tools/put/put_report.h"
 #include "tools/run/cells_status.h"
+#include "tools/run/host_status.h"
 #include "tools/run/stats_numbers.h"
+#include "tools/run/status_problems.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #define REPLY_TIMEOUT (2 * USEC_PER_SEC)
-#define NEWEST_SETTLED 10  /* seconds */
-#define DISK_FREE_MIN 0.05 /* minimum free part of the file system */
-#define DAYS_MIN 3
-#define DAYS_MAX 1000 /* maximum forecast; longer forecasts are not reliable */
-#define DAY_SECONDS 86400
-#define DISK_SPAN_MAX                                                                                        \
-    (2 *                                                                                                     \
-        DAY_SECONDS) /* `millrace up` keeps samples of one day, so an older sample means that the clock was set */
-#define CLOCK_BEHIND_MIN 60 /* seconds */
-#define CLOCK_AHEAD_MIN 600 /* seconds */
-#define DISK_SPAN_MIN 3600  /* seconds over which the growth of the data is measured */
 #define RECENT_AGE_MAX 3600 /* seconds for which restarts and their errors are shown */
-
-enum {
-    QUEUE,
-    RELAY,
-    NATS_RELAY,
-    NATS_COPIER,
-    STREAMS,
-    AGGREGATOR,
-    SORTDB,
-    SPAMFILTER,
-    METRICDB,
-    SCRAPER,
-    RULER,
-    API,
-    COMPACTOR
-}; /* indexes of the daemons, in the order of peers[], then the compactor */
 
 /* True if `millrace up` has ended or is starting, so that run.json describes an earlier run. The daemons are then not
  * asked. */
@@ -74,23 +46,6 @@ static enum status_level notice_level(const struct json_doc *doc, const char *ar
                                                                                  : STATUS_ATTENTION;
 }
 
-/* `remedy` is copied; "": no remedy. */
-static void add_problem(struct pipeline_status *s, enum status_level level, const char *remedy,
-    const char *fmt, ...) __attribute__((format(printf, 4, 5)));
-static void add_problem(
-    struct pipeline_status *s, enum status_level level, const char *remedy, const char *fmt, ...)
-{
-    struct buf text = {0};
-    va_list ap;
-    s->level = level > s->level ? level : s->level;
-    if (s->n_problems == STATUS_PROBLEMS_MAX)
-        return;
-    va_start(ap, fmt);
-    buf_vprintf(&text, fmt, ap);
-    va_end(ap);
-    s->problems[s->n_problems++] = (struct status_problem){level, text.ptr, mem_strdup(remedy), s->daemon};
-}
-
 /* Adds the notices of a daemon or queue, whose words and remedies the daemon has chosen. `fmt` is the place of their
  * array. */
 static void add_notices(struct pipeline_status *s, const char *before, const struct json_doc *doc,
@@ -106,7 +61,8 @@ static void add_notices(struct pipeline_status *s, const char *before, const str
     for (size_t i = first; i < json_doc_length(doc, at.ptr); i++) {
         struct bytes text = json_doc_text(doc, "%s/%zu/text", at.ptr, i);
         char *remedy = bytes_dup(json_doc_text(doc, "%s/%zu/remedy", at.ptr, i));
-        add_problem(s, notice_level(doc, at.ptr, i), remedy, "%s%.*s", before, (int)text.len, text.ptr);
+        status_add_problem(
+            s, notice_level(doc, at.ptr, i), remedy, "%s%.*s", before, (int)text.len, text.ptr);
         free(remedy);
     }
     buf_free(&at);
@@ -167,7 +123,7 @@ static void look_at_readers(struct pipeline_status *s, const struct json_doc *st
     char *others = unread > 1
                        ? mem_printf(" and in %zu more %s", unread - 1, plural(unread - 1, "queue", "queues"))
                        : NULL;
-    add_problem(s, STATUS_ATTENTION, remedy,
+    status_add_problem(s, STATUS_ATTENTION, remedy,
         "messages wait in queue %s%s, and no reader has taken one since simplequeue started", first,
         others ? others : "");
     free(others);
@@ -217,7 +173,7 @@ static bool look_at_relay(struct pipeline_status *s, struct daemon_status *d)
  * message of this look that does not wait is published. */
 static bool look_at_nats_relay(struct pipeline_status *s, struct daemon_status *d)
 {
-    struct daemon_status *queue = &s->daemons[QUEUE];
+    struct daemon_status *queue = &s->daemons[PIPELINE_QUEUE];
     double below = stats_number(d->stats, "/published_below"),
            age = stats_number(d->stats, "/until_age_seconds");
     double next =
@@ -245,11 +201,11 @@ static bool look_at_nats_copier(struct pipeline_status *s, struct daemon_status 
 
 static bool look_at_streams(struct pipeline_status *s, struct daemon_status *d)
 {
-    s->streams = fetch(s, STREAMS, "/streams");
+    s->streams = fetch(s, PIPELINE_STREAMS, "/streams");
     if (!s->streams)
         return false;
-    struct daemon_status *queue = &s->daemons[QUEUE];
-    if (queue->waiting > 0 && !s->daemons[NATS_RELAY].stats)
+    struct daemon_status *queue = &s->daemons[PIPELINE_QUEUE];
+    if (queue->waiting > 0 && !s->daemons[PIPELINE_NATS_RELAY].stats)
         queue->lag = stats_metric(d->stats, "producer_until_age_seconds", "", "", false);
     add_detail(d, "streams %zu", json_doc_length(s->streams, "/streams"));
     return true;
@@ -276,7 +232,7 @@ static bool look_at_counts(struct pipeline_status *s, struct daemon_status *d)
     const char *cursor = config_setting(s->config, "aggregator", "cursor");
     char label[NAME_LEN_MAX + 16];
     snprintf(label, sizeof label, "cursor=\"%s\"", cursor ? cursor : "aggregator");
-    const struct json_doc *pubsub = s->daemons[STREAMS].stats;
+    const struct json_doc *pubsub = s->daemons[PIPELINE_STREAMS].stats;
     d->waiting = s->lag ? (int64_t)stats_metric(pubsub, "cursor_lag_lines", label, "", true) : 0;
     d->lag = s->lag ? stats_metric(pubsub, "cursor_lag_seconds", label, "", false) : 0;
     if (is_refused) {
@@ -324,18 +280,18 @@ static const struct {
     bool (*look)(struct pipeline_status *s, struct daemon_status *d);
     const char *events, *label, *member;
 } rows[PEERS] = {
-    [QUEUE] = {look_at_queues, "messages_put_total", "", ""},
-    [RELAY] = {look_at_relay, "messages_delivered_total", NULL, NULL},
-    [NATS_RELAY] = {look_at_nats_relay, "messages_delivered_total", NULL, NULL},
-    [NATS_COPIER] = {look_at_nats_copier, "lines_stored_total", NULL, NULL},
-    [STREAMS] = {look_at_streams, "published_lines_total", NULL, NULL},
-    [AGGREGATOR] = {look_at_counts, "events_counted_total", NULL, NULL},
-    [SORTDB] = {NULL, "total_requests", NULL, NULL},
-    [SPAMFILTER] = {look_at_marks, "checks_total", NULL, NULL},
-    [METRICDB] = {look_at_samples, "samples_total", NULL, NULL},
-    [SCRAPER] = {NULL, "scrapes_total", NULL, NULL},
-    [RULER] = {look_at_rules, "evaluations_total", NULL, NULL},
-    [API] = {NULL, "request_seconds", "/v1/", "/count"},
+    [PIPELINE_QUEUE] = {look_at_queues, "messages_put_total", "", ""},
+    [PIPELINE_RELAY] = {look_at_relay, "messages_delivered_total", NULL, NULL},
+    [PIPELINE_NATS_RELAY] = {look_at_nats_relay, "messages_delivered_total", NULL, NULL},
+    [PIPELINE_NATS_COPIER] = {look_at_nats_copier, "lines_stored_total", NULL, NULL},
+    [PIPELINE_STREAMS] = {look_at_streams, "published_lines_total", NULL, NULL},
+    [PIPELINE_AGGREGATOR] = {look_at_counts, "events_counted_total", NULL, NULL},
+    [PIPELINE_SORTDB] = {NULL, "total_requests", NULL, NULL},
+    [PIPELINE_SPAMFILTER] = {look_at_marks, "checks_total", NULL, NULL},
+    [PIPELINE_METRICDB] = {look_at_samples, "samples_total", NULL, NULL},
+    [PIPELINE_SCRAPER] = {NULL, "scrapes_total", NULL, NULL},
+    [PIPELINE_RULER] = {look_at_rules, "evaluations_total", NULL, NULL},
+    [PIPELINE_API] = {NULL, "request_seconds", "/v1/", "/count"},
 };
 
 /* States that a daemon cannot report itself. A daemon that has ended may have logged a remedy, which replaces
@@ -394,39 +350,14 @@ static void judge_state(struct pipeline_status *s, size_t i)
     char *remedy =
         hangs ? mem_printf("see its log; if it hangs: kill -9 %" PRId64 "; `millrace up` restarts it", p->pid)
               : command_after(s, has_ended && p->remedy ? p->remedy : row->remedy, row->then);
-    add_problem(s, d->level, remedy, "%s is %s%s%.*s", pipeline_daemon_name(i), d->state,
+    status_add_problem(s, d->level, remedy, "%s is %s%s%.*s", pipeline_daemon_name(i), d->state,
         d->detail.len ? ": " : "", (int)d->detail.len, d->detail.len ? d->detail.ptr : "");
     free(remedy);
 }
 
-void status_format_age(char out[STATUS_AGE_TEXT], int64_t seconds)
-{
-    static const struct {
-        int64_t from, unit;
-        const char *name;
-    } units[] = {{172800, 86400, "day"}, {7200, 3600, "hour"}, {120, 60, "minute"}, {INT64_MIN, 1, "second"}};
-    size_t i = 0;
-    if (seconds < 0)
-        seconds = 0; /* a clock that is set back is reported as a problem */
-    while (seconds < units[i].from)
-        i++;
-    snprintf(out, STATUS_AGE_TEXT, "%" PRId64 " %s%s", seconds / units[i].unit, units[i].name,
-        plural((uint64_t)(seconds / units[i].unit), "", "s"));
-}
-
-/* Returns "last error 3 minutes ago: TEXT". The caller frees the text. */
-static char *last_error(const struct pipeline_daemon *p)
-{
-    char age[STATUS_AGE_TEXT] = "";
-    if (p->error_at > 0)
-        status_format_age(age, clock_wall() / USEC_PER_SEC - p->error_at);
-    return mem_printf("last error%s%s%s: %s", age[0] ? " " : "", age, age[0] ? " ago" : "",
-        p->last_error ? p->last_error : "unknown");
-}
-
 static void add_last_error(struct daemon_status *d, const struct pipeline_daemon *p)
 {
-    char *text = last_error(p);
+    char *text = status_last_error(p);
     add_detail(d, "%s", text);
     free(text);
 }
@@ -469,8 +400,8 @@ static void take_health(struct pipeline_status *s, size_t i, int status, struct 
     if (!is_said) {
         bool repeats = bytes_starts_with(why, bytes_str(d->state));
         char *remedy = bytes_dup(json_doc_text(doc, is_overloaded ? "/hint" : "/notices/0/remedy"));
-        add_problem(s, d->level, remedy, "%s is %s%s%.*s", pipeline_daemon_name(i), repeats ? "" : d->state,
-            why.len && !repeats ? ": " : "", (int)why.len, why.len ? why.ptr : "");
+        status_add_problem(s, d->level, remedy, "%s is %s%s%.*s", pipeline_daemon_name(i),
+            repeats ? "" : d->state, why.len && !repeats ? ": " : "", (int)why.len, why.len ? why.ptr : "");
         free(remedy);
     }
     char *before = mem_printf("%s: warning: ", pipeline_daemon_name(i));
@@ -512,9 +443,9 @@ static const char *state_without_asking(const struct pipeline_status *s, size_t 
     if (s->pipeline.starting)
         return "starting";
     for (size_t t = 0; d->state && t < sizeof known / sizeof *known; t++)
-        if (strcmp(known[t], d->state) == 0 && (t < 3 || i == COMPACTOR))
+        if (strcmp(known[t], d->state) == 0 && (t < 3 || i == PIPELINE_COMPACTOR))
             return known[t];
-    return i == COMPACTOR ? (d->state ? "ready" : "off") : NULL;
+    return i == PIPELINE_COMPACTOR ? (d->state ? "ready" : "off") : NULL;
 }
 
 /* True if the process in run.json has ended, although the daemon answers. `millrace up` then has not written, or cannot write,
@@ -533,7 +464,7 @@ static void look_at_restarts(struct pipeline_status *s)
         if (s->daemons[i].is_replaced)
             buf_printf(&names, "%s%s", names.len ? ", " : "", pipeline_daemon_name(i));
     if (names.len > 0)
-        add_problem(s, STATUS_ATTENTION,
+        status_add_problem(s, STATUS_ATTENTION,
             "run this command again; if the problem remains, see the log of `millrace up`",
             "%s/run.json is older than the last restart of %s, so the number of restarts is not known",
             s->pipeline.data_dir, names.ptr);
@@ -543,10 +474,10 @@ static void look_at_restarts(struct pipeline_status *s)
 static void add_restarts(struct pipeline_status *s, size_t i)
 {
     const struct pipeline_daemon *p = &s->pipeline.daemons[i];
-    char age[STATUS_AGE_TEXT], *error = last_error(p);
+    char age[STATUS_AGE_TEXT], *error = status_last_error(p);
     status_format_age(age, clock_wall() / USEC_PER_SEC - p->restarted_at);
     bool is_killed = p->last_error && strcmp(p->last_error, "signal 9") == 0;
-    add_problem(s, STATUS_ATTENTION,
+    status_add_problem(s, STATUS_ATTENTION,
         is_killed ? "if no user ended it, memory ran out: see dmesg" : "see the log of `millrace up`",
         "%s was restarted %u %s, the last %s ago; %s", pipeline_daemon_name(i), p->restarts,
         plural(p->restarts, "time", "times"), age, error);
@@ -570,7 +501,7 @@ static void take_stats(struct pipeline_status *s, size_t i)
 static void look_at_unread(struct pipeline_status *s)
 {
     if (s->unread.len > 0)
-        add_problem(s, STATUS_ATTENTION,
+        status_add_problem(s, STATUS_ATTENTION,
             "if a token is wrong or unreadable, correct auth_token_file, or run this command as another user",
             "the numbers of %.*s are not known: %s", (int)s->unread.len, s->unread.ptr, s->unread_why);
 }
@@ -615,7 +546,7 @@ static void look_at_daemon(struct pipeline_status *s, size_t i)
         d->events = (int64_t)n;
     }
     judge_state(s, i);
-    s->all_ready = s->all_ready && (d->ready || i == COMPACTOR);
+    s->all_ready = s->all_ready && (d->ready || i == PIPELINE_COMPACTOR);
     if (d->ready && is_recent(p->restarted_at))
         add_restarts(s, i);
 }
@@ -634,7 +565,7 @@ static void look_at_cell_daemon(struct pipeline_status *s, size_t i)
     why = json_doc_text(s->cells, "/daemons/%zu/detail", i);
     if (s->n_problems == notices && !is_source && strcmp(state, "ready") != 0 &&
         strcmp(state, "unknown") != 0)
-        add_problem(s, STATUS_DOWN, "on the host of the cell: millrace status",
+        status_add_problem(s, STATUS_DOWN, "on the host of the cell: millrace status",
             "%s of cell %s (%.*s) is %s%s%.*s", name, cell, (int)url.len, url.ptr, state, why.len ? ": " : "",
             (int)why.len, why.len ? why.ptr : "");
     free(before);
@@ -647,211 +578,13 @@ static void look_at_cell_daemon(struct pipeline_status *s, size_t i)
 static void look_at_cells(struct pipeline_status *s)
 {
     s->daemon = PIPELINE_DAEMONS;
-    if (!tool_has_cells(s->config) || !s->daemons[API].stats)
+    if (!tool_has_cells(s->config) || !s->daemons[PIPELINE_API].stats)
         return;
-    s->cells = fetch(s, API, "/v1/pipeline");
+    s->cells = fetch(s, PIPELINE_API, "/v1/pipeline");
     for (size_t i = 0; i < json_doc_length(s->cells, "/daemons"); i++)
         if (json_doc_text(s->cells, "/daemons/%zu/cell", i).len > 0)
             look_at_cell_daemon(s, i);
     s->complete_until = cells_status_complete_until(s->cells);
-}
-
-/* Returns the directory of a daemon and its device. A daemon without files is on the disk of the pipeline. The caller
- * frees the directory. */
-static char *disk_of(const struct pipeline_status *s, size_t daemon, dev_t *device)
-{
-    struct stat st = {0};
-    const char *data_dir = s->pipeline.data_dir;
-    bool is_archive = daemon == SORTDB || daemon == COMPACTOR;
-    char *dir = is_archive ? pipeline_archive_dir(s->config, data_dir)
-                           : pipeline_daemon_dir(s->config, data_dir, pipeline_daemon_name(daemon), "");
-    if (stat(dir, &st) != 0)
-        (void)stat(data_dir, &st);
-    *device = st.st_dev;
-    return dir;
-}
-
-static bool is_of_disk(const struct pipeline_status *s, const struct status_problem *p, dev_t device)
-{
-    dev_t own = device;
-    if (p->daemon == PIPELINE_DAEMONS || strncmp(p->remedy, DAEMON_DISK, strlen(DAEMON_DISK)) != 0)
-        return false;
-    free(disk_of(s, p->daemon, &own));
-    return own == device;
-}
-
-#define STOPS "; this stops "
-/* Removes the problems that more space on the disk ends. Appends STOPS and the names of the stopped work to the
- * text. */
-static enum status_level fold_disk(struct pipeline_status *s, dev_t device, struct buf *text)
-{
-    static const char *const work[PIPELINE_DAEMONS] = {"new events", "the relay", "the relay",
-        "the copies from JetStream", "publishes", "the storage of counts", "sortdb", "updates of marks",
-        "the storage of samples", "scrapes", "rules", "queries", "compactions"};
-    enum status_level level = STATUS_FINE;
-    size_t kept = 0, before = PIPELINE_DAEMONS;
-    for (size_t i = 0; i < s->n_problems; i++) {
-        struct status_problem p = s->problems[i];
-        if (!is_of_disk(s, &p, device)) {
-            s->problems[kept++] = p;
-            continue;
-        }
-        const char *min_free = strstr(p.text, "min_free is ");
-        if (min_free && before == PIPELINE_DAEMONS)
-            buf_printf(text, ", %.*s", (int)strcspn(min_free, ";"), min_free);
-        if (p.daemon != before && strcmp(p.remedy, DAEMON_DISK_LOW) != 0) {
-            buf_printf(text, "%s%s", before == PIPELINE_DAEMONS ? STOPS : ", ", work[p.daemon]);
-            before = p.daemon;
-        }
-        level = p.level > level ? p.level : level;
-        free(p.text);
-        free(p.remedy);
-    }
-    s->n_problems = kept;
-    return level;
-}
-
-/* Adds the problem of a disk that is full, nearly full, or soon full. */
-static void look_at_disk(
-    struct pipeline_status *s, const char *dir, dev_t device, const struct statvfs *fs, bool fills)
-{
-    char is_free[SIZE_TEXT], all[SIZE_TEXT];
-    struct buf text = {0};
-    uint64_t size = fs->f_blocks * fs->f_frsize, left = fs->f_bavail * fs->f_frsize;
-    buf_printf(&text, "the disk of %s has %s of %s free%s", dir, size_write(is_free, left),
-        size_write(all, size), fills ? " and is full within three days" : "");
-    enum status_level level = fold_disk(s, device, &text);
-    bool is_low = (double)left < DISK_FREE_MIN * (double)size, is_full = strstr(text.ptr, STOPS) != NULL;
-    s->is_disk_low = s->is_disk_low || is_low || fills;
-    if (is_low || fills || level > STATUS_FINE)
-        add_problem(s, level > STATUS_ATTENTION ? level : STATUS_ATTENTION,
-            is_full ? DAEMON_FREE_DISK : DAEMON_DISK_LOW, "%s", text.ptr);
-    buf_free(&text);
-}
-
-/* Looks at the disk of the pipeline, then at the disks of daemons that have another one. */
-static void look_at_disks(struct pipeline_status *s)
-{
-    struct statvfs fs;
-    struct stat st;
-    s->disk_free = s->disk_size = -1;
-    s->days_until_full = -1;
-    s->daemon = PIPELINE_DAEMONS;
-    if (statvfs(s->pipeline.data_dir, &fs) != 0 || stat(s->pipeline.data_dir, &st) != 0)
-        return;
-    s->disk_free = (int64_t)(fs.f_bavail * fs.f_frsize);
-    s->disk_size = (int64_t)(fs.f_blocks * fs.f_frsize);
-    int64_t span = clock_wall() / USEC_PER_SEC - s->pipeline.disk_at,
-            used = s->pipeline.disk_free - s->disk_free;
-    if (s->pipeline.disk_at > 0 && span >= DISK_SPAN_MIN && span <= DISK_SPAN_MAX && used > 0)
-        s->days_until_full = (double)s->disk_free / ((double)used / (double)span) / DAY_SECONDS;
-    if (s->days_until_full > DAYS_MAX)
-        s->days_until_full = -1;
-    look_at_disk(
-        s, s->pipeline.data_dir, st.st_dev, &fs, s->days_until_full >= 0 && s->days_until_full < DAYS_MIN);
-    for (size_t i = 0; i < s->n_problems; i++) {
-        dev_t device = 0;
-        size_t daemon = s->problems[i].daemon;
-        char *dir = daemon < PIPELINE_DAEMONS ? disk_of(s, daemon, &device) : NULL;
-        if (dir && is_of_disk(s, &s->problems[i], device) && statvfs(dir, &fs) == 0) {
-            look_at_disk(s, dir, device, &fs, false);
-            i--; /* the problem is folded */
-        }
-        free(dir);
-    }
-}
-
-/* The compactor does not run while `current` is older than `newest`, unless that generation was discarded. A run that
- * publishes a generation moves both links, so that a new link `newest` is no problem. */
-static void look_at_newest(struct pipeline_status *s, const char *archive)
-{
-    struct stat st;
-    char name[MANIFEST_NAME_TEXT], *path = mem_printf("%s/newest", archive);
-    uint64_t newest;
-    ssize_t n = readlink(path, name, sizeof name - 1);
-    name[n > 0 ? n : 0] = '\0';
-    if (manifest_directory_number(name, &newest) && newest > (uint64_t)s->archive_generation &&
-        access(path, F_OK) == 0 && lstat(path, &st) == 0 &&
-        clock_wall() / USEC_PER_SEC - st.st_mtime > NEWEST_SETTLED)
-        add_problem(s, STATUS_ATTENTION,
-            "to drop the newer generations: millrace compact --discard-newer; to keep them, make `current` a "
-            "link to the newest one: millrace help compaction, \"Return to an older generation\"",
-            "the archive's current generation is %" PRId64 ", but generation %" PRIu64 " is newer",
-            s->archive_generation, newest);
-    free(path);
-}
-
-/* Returns the last slice of which the aggregator has deleted the file; 0: none. */
-static uint64_t cleared_slice(const struct pipeline_status *s)
-{
-    struct slice_range range = {0};
-    char *slices = pipeline_daemon_dir(s->config, s->pipeline.data_dir, "aggregator", "/slices");
-    slice_files_find(slices, 0, &range);
-    free(slices);
-    return range.first > 0 ? range.first - 1 : 0;
-}
-
-/* A slice is cleared only after `current` includes the slice, so the slices are read before the manifest. */
-static void look_at_archive(struct pipeline_status *s)
-{
-    struct manifest m;
-    char *path = pipeline_archive_dir(s->config, s->pipeline.data_dir);
-    uint64_t cleared = cleared_slice(s);
-    s->archive_generation = -1;
-    if (manifest_read_current(path, &m, NULL) == MANIFEST_OK) {
-        s->archive_generation = (int64_t)m.generation;
-        s->archive_made = m.made;
-        if (m.through < cleared)
-            add_problem(s, STATUS_DOWN, MANIFEST_BEHIND_REMEDY,
-                "the archive's current generation %" PRId64 " goes to slice %" PRIu64
-                ", but slices up to %" PRIu64 " were cleared",
-                s->archive_generation, m.through, cleared);
-        else
-            look_at_newest(s, path);
-        manifest_free(&m);
-    }
-    const struct pipeline_daemon *c = &s->pipeline.daemons[COMPACTOR];
-    if (c->status_text && strstr(c->status_text, "failed")) {
-        char *remedy =
-            mem_printf("%s, then run `millrace compact`", c->remedy ? c->remedy : "correct the cause");
-        char *error = c->last_error ? last_error(c) : NULL;
-        add_problem(s, STATUS_ATTENTION, remedy, "compaction: %s%s%s", c->status_text, error ? "; " : "",
-            error ? error : "");
-        free(error);
-        free(remedy);
-    }
-    free(path);
-}
-
-/* Adds a problem if the clock is earlier than a time that the pipeline has written, or if it has jumped ahead. Completeness
- * follows a jump ahead after an hour. */
-static void look_at_clock(struct pipeline_status *s)
-{
-    char here[RFC3339_TEXT], there[RFC3339_TEXT];
-    const struct json_doc *counts = s->daemons[AGGREGATOR].stats;
-    int64_t now = clock_wall() / USEC_PER_SEC, behind = s->complete_until > 0 ? now - s->complete_until : 0;
-    bool has_jumped = json_doc_number(counts, "/clock_jumps_total") > 0 &&
-                      json_doc_text(counts, "/held_by").len == 0 && behind > CLOCK_AHEAD_MIN;
-    const struct {
-        const char *what;
-        int64_t time;
-        bool is_wrong;
-    } written[] = {{"the archive was made at", s->archive_made, s->archive_made > now + CLOCK_BEHIND_MIN},
-        {"counts are complete until", s->complete_until, behind < -CLOCK_BEHIND_MIN},
-        {"`millrace up` measured the disk at", s->pipeline.disk_at,
-            s->pipeline.disk_at > now + CLOCK_BEHIND_MIN},
-        {"it has jumped, and counts are complete until", s->complete_until, has_jumped}};
-    for (size_t i = 0; i < sizeof written / sizeof *written; i++)
-        if (written[i].is_wrong) {
-            add_problem(s, STATUS_ATTENTION,
-                written[i].what[0] == 'i'
-                    ? "if the clock is wrong, set it: timedatectl set-ntp true (in a container: on the "
-                      "host); if it is right, wait an hour"
-                    : "set the clock: timedatectl set-ntp true (in a container: on the host)",
-                "this host's clock says %s; %s %s", rfc3339_write(now, here), written[i].what,
-                rfc3339_write(written[i].time, there));
-            return;
-        }
 }
 
 /* Returns the path of the pipeline's directory if the directory does not exist here, else NULL. The caller frees it. */
@@ -872,7 +605,7 @@ static void judge_unknown(struct pipeline_status *s)
     for (size_t i = 0; i < PEERS; i++)
         if (strcmp(s->daemons[i].state, "unreachable") != 0 && strcmp(s->daemons[i].state, "off") != 0) {
             if (place)
-                add_problem(s, STATUS_ATTENTION, PIPELINE_PLACE_REMEDY,
+                status_add_problem(s, STATUS_ATTENTION, PIPELINE_PLACE_REMEDY,
                     "the directory %s does not exist, so disk, archive, restarts and puts are not known",
                     place);
             free(place);
@@ -884,13 +617,13 @@ static void judge_unknown(struct pipeline_status *s)
         free(p->remedy);
     }
     if (s->pipeline.denied)
-        add_problem(s, STATUS_DOWN, "run this command as that user: sudo -u USER millrace status",
+        status_add_problem(s, STATUS_DOWN, "run this command as that user: sudo -u USER millrace status",
             "cannot read %s/run.json: Permission denied%s", s->pipeline.data_dir, s->pipeline.denied);
     else {
         char *start = command_after(s, "", START);
         char *remedy =
             place ? mem_printf("%s; if it was started elsewhere, " PIPELINE_PLACE_REMEDY, start) : NULL;
-        add_problem(s, STATUS_DOWN, remedy ? remedy : start,
+        status_add_problem(s, STATUS_DOWN, remedy ? remedy : start,
             "the pipeline of %s is not started: no daemon answers%s", place ? place : s->pipeline.data_dir,
             place ? ", and the directory does not exist" : "");
         free(start);
@@ -911,16 +644,17 @@ static void add_put(const struct put_report *r, void *arg)
                                  r->rejects, r->rejects)
                            : NULL;
     if (is_kept && n > 0)
-        add_problem(s, STATUS_ATTENTION, remedy,
+        status_add_problem(s, STATUS_ATTENTION, remedy,
             "millrace put --producer=%s refused %" PRIu64 " %s; the last: %s", r->producer, n,
             plural(n, "line", "lines"), r->why);
     else if (is_kept && st.st_size > 0)
-        add_problem(
+        status_add_problem(
             s, STATUS_ATTENTION, remedy, "an earlier millrace put --producer=%s refused lines", r->producer);
     free(remedy);
     if (r->lost && r->lost_remedy) {
         remedy = mem_printf("%s; then restart this put", r->lost_remedy);
-        add_problem(s, STATUS_ATTENTION, remedy, "millrace put --producer=%s: %s", r->producer, r->lost);
+        status_add_problem(
+            s, STATUS_ATTENTION, remedy, "millrace put --producer=%s: %s", r->producer, r->lost);
         free(remedy);
     }
     if (r->is_locked)
@@ -930,10 +664,10 @@ static void add_put(const struct put_report *r, void *arg)
                      : "start it again; it continues where it was",
         s->pipeline.data_dir, r->queue, r->producer);
     if (!r->has_ended)
-        add_problem(
+        status_add_problem(
             s, STATUS_ATTENTION, remedy, "millrace put --follow --producer=%s was killed", r->producer);
     else if (status > 0)
-        add_problem(s, STATUS_ATTENTION, remedy,
+        status_add_problem(s, STATUS_ATTENTION, remedy,
             "millrace put --follow --producer=%s has ended with exit status %" PRIu64, r->producer, status);
     free(remedy);
 }
@@ -952,24 +686,24 @@ static void look_at_up(struct pipeline_status *s)
                              file);
     char said[RFC3339_TEXT];
     if (p->was_killed)
-        add_problem(s, STATUS_DOWN, remedy,
+        status_add_problem(s, STATUS_DOWN, remedy,
             "the pipeline of %s is stopped: millrace up is not running (its last word was at %s)",
             p->data_dir, rfc3339_write(p->written, said));
     else if (p->has_ended)
-        add_problem(s, STATUS_DOWN, remedy, "the pipeline of %s is stopped%s%s", p->data_dir,
+        status_add_problem(s, STATUS_DOWN, remedy, "the pipeline of %s is stopped%s%s", p->data_dir,
             p->end_reason ? ": " : "", p->end_reason ? p->end_reason : "");
     else if (p->starting)
-        add_problem(
+        status_add_problem(
             s, STATUS_ATTENTION, DAEMON_WAIT, "`millrace up` (process %" PRId64 ") is starting", p->starting);
     else if (p->wrong_since)
-        add_problem(s, STATUS_ATTENTION, remedy,
+        status_add_problem(s, STATUS_ATTENTION, remedy,
             "the configuration %s is wrong, so the reload of %s ago changed nothing; a daemon that restarts "
             "cannot "
             "start",
             file, age);
     free(remedy);
     if (!is_up_away(s) && p->log_dropped > 0)
-        add_problem(s, STATUS_ATTENTION,
+        status_add_problem(s, STATUS_ATTENTION,
             "see the program that reads the log; after a restart of `millrace up` the number is 0",
             "%" PRIu64 " %s of the log %s dropped: the reader of `millrace up`'s standard error was too "
             "slow or has ended, or its disk is full",
@@ -994,9 +728,7 @@ void pipeline_status_take(struct pipeline_status *s, const struct config *config
     if (!s->pipeline.is_known && !s->pipeline.starting)
         judge_unknown(s);
     look_at_cells(s);
-    look_at_archive(s);
-    look_at_clock(s);
-    look_at_disks(s);
+    host_status_look(s);
     look_at_restarts(s);
     put_report_read(s->pipeline.data_dir, add_put, s);
 }

@@ -16,6 +16,23 @@
 #include "json/json_fields.h"
 #include "tools/tool.h"
 
+/* Indexes of the daemons, in the order of peers[], then the compactor. */
+enum {
+    PIPELINE_QUEUE,
+    PIPELINE_RELAY,
+    PIPELINE_NATS_RELAY,
+    PIPELINE_NATS_COPIER,
+    PIPELINE_STREAMS,
+    PIPELINE_AGGREGATOR,
+    PIPELINE_SORTDB,
+    PIPELINE_SPAMFILTER,
+    PIPELINE_METRICDB,
+    PIPELINE_SCRAPER,
+    PIPELINE_RULER,
+    PIPELINE_API,
+    PIPELINE_COMPACTOR
+};
+
 enum status_level {
     STATUS_FINE,
     STATUS_ATTENTION,
@@ -74,9 +91,6 @@ void pipeline_status_take(struct pipeline_status *s, const struct config *config
 void pipeline_status_close(struct pipeline_status *s);
 /* Computes the rates between `before`, an earlier look, and `s`. */
 void pipeline_status_rates(struct pipeline_status *s, const struct pipeline_status *before);
-#define STATUS_AGE_TEXT 32
-/* Writes an age in words, such as "3 minutes". A negative age counts as 0. */
-void status_format_age(char out[STATUS_AGE_TEXT], int64_t seconds);
 bool pipeline_is_settled(const struct pipeline_status *s);
 /* Returns the name of the queue whose events are counted. */
 const char *pipeline_counted_queue(const struct config *config);

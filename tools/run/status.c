@@ -2,6 +2,7 @@
  * counted. */
 #include "tools/run/pipeline_status.h"
 #include "tools/run/cells_status.h"
+#include "tools/run/status_problems.h"
 
 #include "base/amount.h"
 #include "base/rfc3339.h"
