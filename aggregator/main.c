@@ -8,6 +8,7 @@
 #include "http/client/http_client.h"
 #include "base/log.h"
 #include "base/rfc3339.h"
+#include "daemon/daemon_directory.h"
 #include "daemon/loop_notify.h"
 #include "stream/cursor_keeper.h"
 #include "stream/stream_program.h"

@@ -10,6 +10,7 @@
 #include "compactor/repeat.h"
 #include "compactor/verify.h"
 #include "daemon/daemon.h"
+#include "daemon/daemon_directory.h"
 #include "base/io.h"
 #include "base/log.h"
 #include "base/progress.h"

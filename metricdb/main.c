@@ -5,6 +5,7 @@
 
 #include "base/io.h"
 #include "config/peers.h"
+#include "daemon/daemon_directory.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* ruler: connects the rules, the source of metrics, and the queues for alerts to the event loop. */
 #include "base/log.h"
 #include "config/peers.h"
+#include "daemon/daemon_directory.h"
 #include "http/client/http_pool.h"
 #include "ruler/evaluator.h"
 #include "ruler/outgoing.h"

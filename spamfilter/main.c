@@ -2,6 +2,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "config/peers.h"
+#include "daemon/daemon_directory.h"
 #include "daemon/loop_notify.h"
 #include "spamfilter/mark_feed.h"
 

@@ -8,6 +8,7 @@
 #include "base/suggest.h"
 #include "json/json_fields.h"
 #include "daemon/daemon.h"
+#include "daemon/daemon_directory.h"
 #include <errno.h>
 #include <event2/event.h>
 #include <pthread.h>

@@ -8,6 +8,7 @@
 #include "base/xxh3.h"
 #include "json/json_fields.h"
 #include "daemon/daemon.h"
+#include "daemon/daemon_directory.h"
 
 #include <errno.h>
 #include <inttypes.h>

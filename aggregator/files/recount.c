@@ -7,6 +7,7 @@
 #include "config/peers.h"
 #include "counts/manifest.h"
 #include "daemon/daemon.h"
+#include "daemon/daemon_directory.h"
 #include "daemon/loop_notify.h"
 #include "http/client/http_client.h"
 #include "stream/stream_program.h"

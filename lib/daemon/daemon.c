@@ -4,6 +4,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/rfc3339.h"
+#include "daemon/daemon_directory.h"
 #include "daemon/daemon_settings.h"
 #include "daemon/listen.h"
 #include "daemon/service.h"
@@ -22,36 +23,16 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/file.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <sysexits.h>
-#include <time.h>
 #include <unistd.h>
 
 #define TOKEN_MAX 512 /* maximum length of a token in bytes */
 #define TOKEN_FILE_MAX 4096
 #define DRAIN_POLL_MS 10
 #define NEW_CONNECTION (2 * USEC_PER_SEC) /* longest time from a connect to the first request */
-#define LOCK_WAIT_MS 15000                /* longer than the default drain_timeout */
-#define LOCK_POLL_MS 20
-#define LOCK_TRIES_MIN 3    /* daemon_directory_holder may hold the lock for a moment */
-#define REFUSING "refusing" /* the subject of daemon_set_refusing */
-
-static int fail(struct error *error, int status, const char *what, const char *name)
-{
-    struct buf owner = {0};
-    int why = errno;
-    if (why == EACCES || why == EPERM)
-        io_append_owner(name, &owner);
-    error_set(error, status, "%s %s: %s%.*s", what, name, strerror(why), (int)owner.len,
-        owner.len ? owner.ptr : "");
-    buf_free(&owner);
-    errno = why;
-    return status;
-}
+#define REFUSING "refusing"               /* the subject of daemon_set_refusing */
 
 void daemon_raise_file_limit(void)
 {
@@ -154,83 +135,6 @@ int daemon_start_status(int why)
 int daemon_lock_status(void)
 {
     return errno == EWOULDBLOCK ? EX_TEMPFAIL : daemon_start_status(errno);
-}
-
-static int own_lock = -1; /* descriptor of DIR/lock, open until the process ends */
-
-int daemon_lock_directory(const char *dir, struct error *error)
-{
-    struct buf path = {0};
-    char pid[32] = "";
-    if (io_make_dirs(dir) != 0)
-        return fail(error, -1, "cannot create the directory", dir);
-    if (access(dir, W_OK | X_OK) != 0)
-        return fail(error, -1, "cannot write in the directory", dir);
-    buf_printf(&path, "%s/lock", dir);
-    int fd = open(path.ptr, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, IO_PRIVATE_MODE);
-    buf_free(&path);
-    if (fd < 0)
-        return fail(error, -1, "cannot write in the directory", dir);
-    /* Under a service manager, the previous process of this daemon may hold the lock until that process ends. */
-    int tries = getenv("NOTIFY_SOCKET") ? LOCK_WAIT_MS / LOCK_POLL_MS : LOCK_TRIES_MIN;
-    while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        if (--tries > 0) {
-            nanosleep(&(struct timespec){.tv_nsec = LOCK_POLL_MS * 1000000L}, NULL);
-            continue;
-        }
-        (void)!pread(fd, pid, sizeof pid - 1, 0);
-        error_set(error, -1, "the directory %s is in use by process %.*s", dir, (int)strcspn(pid, "\n"), pid);
-        close(fd);
-        errno = EWOULDBLOCK;
-        return -1;
-    }
-    /* The pid is written without io.h, because the pid need not be durable: no program reads the pid after a crash. */
-    int n = snprintf(pid, sizeof pid, "%d\n", (int)getpid());
-    ssize_t did = ftruncate(fd, 0) == 0 ? pwrite(fd, pid, (size_t)n, 0) : -1;
-    if (did != n) {
-        int why = did >= 0 ? ENOSPC : errno;
-        errno = why;
-        fail(error, -1, "cannot write in the directory", dir);
-        close(fd);
-        errno = why;
-        return -1;
-    }
-    own_lock = fd;
-    return 0;
-}
-int64_t daemon_directory_holder(const char *dir)
-{
-    char text[32] = "";
-    uint64_t pid = 0;
-    char *path = mem_printf("%s/lock", dir);
-    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    bool is_held = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-    ssize_t n = is_held ? pread(fd, text, sizeof text - 1, 0) : 0;
-    bool is_pid = n > 0 && bytes_to_u64(bytes_of(text, strcspn(text, "\n")), &pid);
-    if (fd >= 0)
-        close(fd);
-    free(path);
-    return fd < 0 || (is_held && !is_pid) ? -1 : (int64_t)pid;
-}
-
-/* Returns the size of the disk with the locked directory, or its free bytes if `is_size` is NULL. */
-static double disk_bytes(void *is_size)
-{
-    struct statvfs fs;
-    if (fstatvfs(own_lock, &fs) != 0)
-        return 0;
-    return (double)fs.f_frsize * (double)(is_size ? fs.f_blocks : fs.f_bavail);
-}
-
-bool daemon_holds_directory(const char *dir)
-{
-    struct stat ours, there;
-    struct buf path = {0};
-    buf_printf(&path, "%s/lock", dir);
-    bool owns = fstat(own_lock, &ours) == 0 && stat(path.ptr, &there) == 0 && ours.st_dev == there.st_dev &&
-                ours.st_ino == there.st_ino;
-    buf_free(&path);
-    return owns;
 }
 
 struct post {
@@ -824,12 +728,8 @@ static int start(struct daemon *d, struct error *error)
         d->notify = loop_notify_new(d->base, run_posts, d);
         status = d->spec->start(d, &d->ctx, error);
     }
-    if (status == 0 && own_lock >= 0) {
-        stats_gauge(d->stats, "disk_free_bytes", NULL, "Free space on the disk of the data directory",
-            disk_bytes, NULL);
-        stats_gauge(d->stats, "disk_size_bytes", NULL, "Size of the disk of the data directory", disk_bytes,
-            &own_lock);
-    }
+    if (status == 0)
+        daemon_directory_stats(d->stats);
     if (status == 0 && fd >= 0)
         status = start_http(d, fd, error);
     else if (fd >= 0)
@@ -953,11 +853,9 @@ static int run_checked(const struct daemon_spec *spec, struct options *o)
             return status;
         hold_hangup(SIG_BLOCK);
     }
-    const char *root = options_string(o, "root");
     daemon_raise_file_limit();
-    if (root && chdir(root) != 0)
-        status = fail(&error, EX_CONFIG, "cannot enter the directory", root);
-    else if (options_bool(o, "daemon") && go_into_background() != 0)
+    status = daemon_enter_directory(options_string(o, "root"), &error);
+    if (status == 0 && options_bool(o, "daemon") && go_into_background() != 0)
         status = error_set(&error, EXIT_FAILURE, "cannot run in the background: %s", strerror(errno));
     return status != 0 ? refuse(o, error.text, status) : run(spec, o);
 }

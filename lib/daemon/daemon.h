@@ -162,16 +162,6 @@ void daemon_set_status(struct daemon *d, int status);
  * daemon_post. daemon_post may be called from any thread. */
 void daemon_post(struct daemon *d, void (*fn)(void *arg), void *arg);
 
-/* Creates the directory and its parents, checks that the directory is writable, and locks DIR/lock until the process
- * ends. If NOTIFY_SOCKET is set, waits up to 15 s for the lock, otherwise as long as daemon_directory_holder may hold
- * the lock. Returns 0, or -1 with errno and the error. If errno is
- * EWOULDBLOCK, the error names the process that holds the lock. */
-int daemon_lock_directory(const char *dir, struct error *error);
-/* Returns the process id in DIR/lock if a process holds the lock, and 0 if the lock is free. Returns -1 if the file is
- * missing or this user may not read the file. */
-int64_t daemon_directory_holder(const char *dir);
-/* Returns false if the locked directory is no longer at `dir`, or if DIR/lock was removed. */
-bool daemon_holds_directory(const char *dir);
 /* Returns the exit status for a start that failed with the errno `why`: EX_TEMPFAIL if a resource ran short
  * (errno_class.h), otherwise EX_CONFIG. */
 int daemon_start_status(int why);

@@ -2,6 +2,7 @@
 #include "base/errno_class.h"
 #include "base/log.h"
 #include "config/peers.h"
+#include "daemon/daemon_directory.h"
 #include "daemon/loop_notify.h"
 #include "daemon/scrubber.h"
 #include "pubsub/server/nng_publish.h"

@@ -1,6 +1,7 @@
 /* simplequeue: wires the queues to the event loop, HTTP and nng. */
 #include "base/log.h"
 #include "config/peers.h"
+#include "daemon/daemon_directory.h"
 #include "daemon/loop_notify.h"
 #include "daemon/scrubber.h"
 #include "simplequeue/queue/overflow_log.h"

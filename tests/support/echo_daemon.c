@@ -1,6 +1,7 @@
 /* The smallest daemon there is, to test what every daemon's life has in common: POST /echo answers its body,
  * /held answers when /let_go is asked or the daemon drains, /fail ends it, /drop is an act. */
 #include "daemon/daemon.h"
+#include "daemon/daemon_directory.h"
 #include <sysexits.h>
 
 struct echo {

@@ -18,6 +18,7 @@
 #include "counts/slice_files.h"
 #include "counts/slice_reader.h"
 #include "daemon/daemon.h"
+#include "daemon/daemon_directory.h"
 #include "journal/journal_repair.h"
 #include <inttypes.h>
 #include <limits.h>

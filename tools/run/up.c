@@ -6,6 +6,7 @@
  * 3. A daemon's data directory and archive are below the pipeline's directory. Each daemon gets the addresses of the
  *    daemons to which it sends requests. The daemon's section of the configuration overrides these defaults. */
 #include "daemon/daemon.h"
+#include "daemon/daemon_directory.h"
 #include "daemon/listen.h"
 #include "daemon/service_manager.h"
 #include "base/clock.h"

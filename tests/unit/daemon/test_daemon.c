@@ -1,4 +1,5 @@
 #include "daemon/daemon.h"
+#include "daemon/daemon_directory.h"
 #include "support/cm.h"
 #include "support/test_dir.h"
 #include <pthread.h>
