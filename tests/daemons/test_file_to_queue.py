@@ -276,7 +276,8 @@ class Waiting(QueueTest):
             done = self.put("--timeout=2s", *args)
             self.assertEqual(done.returncode, 75, done)
             self.assertGreaterEqual(time.monotonic() - began, 2, "not before the time is over")
-            self.assertIn(b"no progress within --timeout", done.stderr)
+            # The time can end while put connects; then put does not know whether the queue got the batch.
+            self.assertRegex(done.stderr, b"no progress within --timeout|may or may not be stored")
 
     def test_a_queue_that_does_not_answer(self):
         """--timeout also ends a request, long before the client's own limit (30 s)."""
