@@ -143,7 +143,12 @@ class Compared(MetricdbTest):
                 self.assertEqual(ask(self.db.url, path, **params), ours, "with kept steps")
             n_errors += theirs[0] != 200
             n_empty += theirs[0] == 200 and not theirs[1]["data"]["result"]
-        self.assertGreater(self.db.stats()["query_steps_reused_total"], 0)
+        repeated = {"query": "sum(g)", "start": T / S, "end": T / S + SPAN, "step": 15}
+
+        def are_reused():  # once the samples are in a block
+            ask(self.db.url, "query_range", **repeated)
+            return self.db.stats()["query_steps_reused_total"] > 0
+        harness.wait_until(are_reused, self.db.stats)
         self.assertLess(n_errors + n_empty, harness.rounds(200) * 0.6, "most queries have answers")
 
     def test_labels_and_errors(self):
