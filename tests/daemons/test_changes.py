@@ -1,40 +1,21 @@
 """GET /v1/changes: which answers of the API may have changed, pushed to web pages."""
 # seconds: 15
-import http.client
-import json
 import os
 import signal
 
 import harness
 from harness import request, wait_until
+from rate_client import EventClient
 
 CLIENTS_MAX = 128
 
 
-class Follower:
+class Follower(EventClient):
     """A client of /v1/changes."""
 
     def __init__(self, test, url, token=None):
-        self.connection = harness.connect(url)
-        test.addCleanup(self.close)
-        self.connection.request("GET", "/v1/changes", headers={"Authorization": "Bearer " + token} if token else {})
-        self.reply = self.connection.getresponse()
-        test.assertEqual((self.reply.status, self.reply.getheader("Content-Type")), (200, "text/event-stream"))
+        super().__init__(test, url, "/v1/changes", {"Authorization": "Bearer " + token} if token else None)
         self.test = test
-
-    def close(self):
-        self.reply.close()
-        self.connection.close()
-
-    def next(self):
-        """The next event, or None at the end of the reply, however it ends."""
-        try:
-            for line in self.reply:
-                if line.startswith(b"data: "):
-                    return json.loads(line[6:])
-        except (http.client.IncompleteRead, ConnectionError):
-            pass
-        return None
 
     def until(self, condition, what):
         """The first event for which the condition holds. Events arrive each second, so a limit on them is a limit on time."""

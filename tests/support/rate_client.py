@@ -1,4 +1,4 @@
-"""A client of pubsub's /rate and of the API's /v1/live/rate, which tells the number of new lines each second."""
+"""Clients of Server-Sent Events: of any, and of pubsub's /rate and the API's /v1/live/rate, which send the number of new lines each second."""
 import http.client
 import json
 import time
@@ -6,14 +6,15 @@ import time
 import harness
 
 
-class RateClient:
+class EventClient:
+    """A client of events whose data is JSON."""
+
     def __init__(self, test, url, target, headers=None):
         self.connection = harness.connect(url)
         test.addCleanup(self.close)
         self.connection.request("GET", target, headers=headers or {})
         self.reply = self.connection.getresponse()
         test.assertEqual((self.reply.status, self.reply.getheader("Content-Type")), (200, "text/event-stream"), target)
-        self.sum, self.seconds = 0, 0.0
 
     def close(self):
         self.reply.close()
@@ -24,13 +25,23 @@ class RateClient:
         try:
             for line in self.reply:
                 if line.startswith(b"data: "):
-                    event = json.loads(line[6:])
-                    self.sum += event["lines"]
-                    self.seconds += event["seconds"]
-                    return event
+                    return json.loads(line[6:])
         except (http.client.IncompleteRead, ConnectionError):
             pass
         return None
+
+
+class RateClient(EventClient):
+    def __init__(self, *args, **kw):
+        super().__init__(*args, **kw)
+        self.sum, self.seconds = 0, 0.0
+
+    def next(self):
+        event = super().next()
+        if event:
+            self.sum += event["lines"]
+            self.seconds += event["seconds"]
+        return event
 
     def reach(self, lines):
         """The sum of all events up to the one after it is no less than `lines`."""
