@@ -45,7 +45,7 @@ static bool read_file(const char *directory, const char *name, struct buf *out)
     return io_read_file(path, SIZE_MAX, out) == 0;
 }
 
-/* Returns the type of NAME.gz; NULL: this is no file of the page. */
+/* Returns the type of NAME.gz, or NULL if the file is not of the page. */
 static const char *type_of(const char *packed)
 {
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
