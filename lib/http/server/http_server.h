@@ -121,7 +121,7 @@ struct http_server_config {
     /* Called once for each request, when its reply is complete or the client is gone; may be NULL. */
     void (*on_end)(void *arg, const struct http_ended *e);
     void *on_end_arg;
-    const char *server_name; /* value of the Server header: "millrace-simplequeue/0.1.0" */
+    const char *server_name; /* value of the Server header: "millrace-simplequeue/0.2.0" */
     bool (*not_ready)(void *arg, struct buf *why); /* appends the reason; `why` may be NULL; NULL: ready */
     /* Replies to /health; NULL: the server replies. */
     void (*reply_health)(struct http_request *req, void *arg);
