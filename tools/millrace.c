@@ -58,56 +58,12 @@ static const char *const programs[] = {"simplequeue", "queue_to_pubsub", "queue_
     "ruler", "compactor", "api", "ps_to_file", "ps_to_http", "pubsub_filtered", "clickgen", "bench"};
 #define PROGRAMS (sizeof programs / sizeof *programs)
 
-/* The guides that `millrace help TOPIC` prints. A topic must not have the name of a subcommand or a program. */
+/* The guides that `millrace help TOPIC` prints: the rows of docs/README.md. A topic must not have the name of a
+   subcommand or a program. */
 static const struct topic {
     const char *name, *file, *help;
 } topics[] = {
-    {"start", "README.md", "the first event and the first answer"},
-    {"count-website", "docs/guide/walk-website.md",
-        "walkthrough: a web site, from the installation to an alert"},
-    {"count-shop", "docs/guide/walk-shop.md",
-        "walkthrough: a shop's sales, from the installation to an alert"},
-    {"count-api", "docs/guide/walk-api.md", "walkthrough: an API's use, from the installation to an alert"},
-    {"not", "docs/guide/not.md", "what millrace does not do, and what to use instead"},
-    {"website", "docs/guide/website.md", "count the visits of a web site"},
-    {"counting", "docs/guide/counting.md", "events, counters and keys"},
-    {"queries", "docs/guide/api.md", "series, breakdowns and the other questions"},
-    {"tables", "docs/guide/sql.md", "counts in SQL"},
-    {"statements", "docs/guide/sql-examples.md", "ten questions in SQL"},
-    {"page", "docs/guide/page.md", "the web page"},
-    {"queues", "docs/guide/simplequeue.md", "put, reserve, acknowledge"},
-    {"nng", "docs/guide/nng.md", "queues and streams over nng"},
-    {"streams", "docs/guide/streams.md", "streams and cursors"},
-    {"readers", "docs/guide/readers.md", "move messages from a queue to a stream, a server or a command"},
-    {"logs", "docs/guide/logs.md", "post files and growing logs"},
-    {"nginx", "docs/guide/nginx.md", "count from nginx's log"},
-    {"import", "docs/guide/import.md", "import counts from CSV files"},
-    {"tools", "docs/guide/stream-tools.md", "copy, forward and filter streams"},
-    {"links", "docs/guide/filter.md", "mark bad links"},
-    {"archive", "docs/formats/archive.md", "files and generations of the archive"},
-    {"compaction", "docs/guide/compactor.md", "run and repeat compactions"},
-    {"sorted", "docs/guide/sortdb.md", "serve sorted files over HTTP"},
-    {"commands", "docs/guide/millrace.md", "the subcommands of millrace"},
-    {"metrics", "docs/guide/metrics.md", "scrape, store and ask metrics"},
-    {"scrapers", "docs/guide/scrapers.md", "share targets between several scrapers"},
-    {"promql", "docs/guide/promql.md", "the query language of metrics"},
-    {"alerts", "docs/guide/alerts.md", "rules over metrics, alerts and silences"},
-    {"grafana", "docs/guide/grafana.md", "Prometheus, alerts for it, and a dashboard of Grafana"},
-    {"service", "docs/guide/service.md", "install, and run with systemd"},
-    {"operations", "docs/guide/operations.md", "failures and their remedies, settings, signals, metrics"},
-    {"recovery", "docs/guide/backup.md", "back up, restore, upgrade, move"},
-    {"damage", "docs/guide/damage.md", "repair damaged journals and slices"},
-    {"scaling", "docs/guide/scaling.md", "several hosts: answers that are sums of pipelines"},
-    {"jetstream", "docs/guide/jetstream.md", "relay events between hosts through JetStream"},
-    {"exactness", "docs/guide/exactness.md", "each failure, and what is lost"},
-    {"privacy", "docs/guide/privacy.md", "visitors without a user id; delete personal data"},
-    {"security", "docs/guide/security.md", "permissions, tokens, web pages"},
-    {"protocol", "docs/guide/protocol.md", "every endpoint"},
-    {"simplehttp", "docs/guide/from-simplehttp.md", "move from bitly's simplehttp"},
-    {"analytics", "docs/guide/from-analytics.md",
-        "import from GoatCounter, Plausible, Matomo and Google Analytics"},
-    {"nsq", "docs/guide/from-nsq.md", "move from NSQ"},
-    {"redis", "docs/guide/from-redis.md", "move from Redis and scripts"},
+#include TOPICS_FILE
 };
 #define TOPICS (sizeof topics / sizeof *topics)
 

@@ -196,12 +196,12 @@ static bool is_missing(const char *error)
 
 const char *archive_remedy(const char *error)
 {
-    return is_missing(error) ? RELINK ", " RELOAD : RESTORE ", " RELOAD "; see millrace help backup";
+    return is_missing(error) ? RELINK ", " RELOAD : RESTORE ", " RELOAD "; see millrace help recovery";
 }
 
 const char *archive_repair(const char *error)
 {
-    return is_missing(error) ? RELINK : RESTORE " (millrace help backup)";
+    return is_missing(error) ? RELINK : RESTORE " (millrace help recovery)";
 }
 
 enum sorted_file_result generation_open(const struct generation_source *source,

@@ -126,7 +126,7 @@ void daemon_notify_parent(void);
 #define PEER_REMEDY                                                                                          \
     "it continues by itself once the cause that the reason names has ended; if the other daemon is ready, "  \
     "correct its URL or its token file"
-#define JOURNAL_CUT_REMEDY "compare with the producers: millrace help operations, \"A tail that was cut\""
+#define JOURNAL_CUT_REMEDY "compare with the producers: millrace help damage, \"A tail that was cut\""
 /* Makes the daemon not ready: routes with HTTP_ROUTE_WHEN_READY and /health answer 503 with the reason. */
 void daemon_set_not_ready(struct daemon *d, enum notice_state state, const char *remedy, const char *why);
 /* Sets the notice of a subject `of`, a constant, which replaces the subject's earlier notice. `text` NULL removes it.

@@ -31,8 +31,7 @@ static char *journal_remedy(const char *text)
     if (!at)
         return NULL;
     at += sizeof check - 1;
-    return mem_printf(
-        "millrace journal repair %.*s (millrace help operations, \"Damage\")", (int)strcspn(at, "`"), at);
+    return mem_printf("millrace journal repair %.*s (millrace help damage)", (int)strcspn(at, "`"), at);
 }
 
 char *notice_remedy(enum notice_state state, const char *remedy, const char *text)

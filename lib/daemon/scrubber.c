@@ -33,7 +33,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     if (!damage || s->reported)
         return;
     s->reported = true;
-    daemon_set_damaged(s->daemon, "see the reason, and millrace help operations, \"Damage\"", damage);
+    daemon_set_damaged(s->daemon, "see the reason, and millrace help damage", damage);
 }
 
 struct scrubber *scrubber_start(struct daemon *d, struct journal_set *set)

@@ -125,7 +125,7 @@ class LinksTest(MillraceTest):
         named = {os.path.normpath(os.path.join(os.path.dirname(index), link))
                  for index in ("README.md", "docs/README.md", "docs/internals/README.md")
                  for link in re.findall(r"\]\(([^)#]+\.md)\)", text_of(index))}
-        self.assertEqual(set(documents()) - named, {"README.md", "SECURITY.md"})
+        self.assertEqual(set(documents()) - named, {"SECURITY.md"})
         self.assertIn("](docs/README.md)", text_of("README.md"))
 
     def test_files_and_tests_that_documents_name_are_there(self):
@@ -218,6 +218,21 @@ class SettingsTest(MillraceTest):
         for name in programs():
             self.assertIn(name, listed)
             self.assertIn(name, text_of("docs/man/millrace.1"))
+
+    def test_help_that_messages_name_exists(self):
+        """Sources, samples and the page name `millrace help TOPIC, "SECTION"`: the topic exists, and its guide has the section."""
+        paths = [path for room in (*ROOMS, "lib", "etc", "web/src") for path in glob.glob(os.path.join(ROOT, room, "**", "*"), recursive=True)
+                 if path.endswith((".c", ".h", ".js", ".conf", ".in"))]
+        named = set()
+        for path in paths:
+            text = re.sub(r'\n; ?|\n# ?|"\s*(?:\\\n)?\s*"', lambda gap: "" if gap[0][0] == '"' else " ", text_of(path))
+            named |= set(re.findall(r'millrace help ([a-z][a-z-]*)(?:`?, \\"([^"\\]+))?', text))
+        self.assertGreater(len(named), 10)
+        for topic, title in sorted(named):
+            done = subprocess.run([program("millrace"), "help", topic], capture_output=True, timeout=harness.PATIENCE)
+            self.assertEqual(done.returncode, 0, topic)
+            if title:
+                self.assertIn("# %s\n" % title, done.stdout.decode(), (topic, title))
 
 
 if __name__ == "__main__":

@@ -363,7 +363,7 @@ class StatusTest(harness.MillraceTest):
         text = done.stdout.decode()
         self.assertIn("the pipeline of %s is stopped: pubsub ended with exit status 78: " % self.data, text)
         self.assertIn(segment, text)
-        self.assertIn(" -> millrace journal repair %s (millrace help operations, \"Damage\"), then start it: millrace up --config="
+        self.assertIn(" -> millrace journal repair %s (millrace help damage), then start it: millrace up --config="
                       % os.path.dirname(segment), text)
 
     def test_the_owner_starts_a_stopped_pipeline(self):

@@ -269,7 +269,7 @@ class Up(harness.MillraceTest):
         self.assertEqual((status, sortdb["state"]), (2, "failed"), sortdb)
         self.assertIn(os.path.basename(shard) + ": has checksum", sortdb["detail"])
         look = self.run_program("millrace", "status", "--sample=0", "--config", pipeline.config_path).stdout.decode()
-        self.assertIn("\n -> restore the file that the reason names from a backup (millrace help backup), then restart `millrace up`\n", look)
+        self.assertIn("\n -> restore the file that the reason names from a backup (millrace help recovery), then restart `millrace up`\n", look)
         pipeline.interrupt()
 
     def test_a_new_version_takes_the_sockets_over_and_nothing_is_refused(self):

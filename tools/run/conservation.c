@@ -32,7 +32,7 @@
 #define TRIES 3
 #define REPAIRED                                                                                             \
     "expected after `millrace journal repair` of a stream: published lines are in "                          \
-    "pubsub/streams/*" JOURNAL_ASIDE "*. Do not recount; millrace help operations, \"Damage\""
+    "pubsub/streams/*" JOURNAL_ASIDE "*. Do not recount; millrace help damage"
 
 /* The lines of one slice in one stream. */
 struct part {
@@ -147,7 +147,7 @@ static void compare_sums(struct doctor *d, const struct slice_state *state, stru
             continue;
         wrong++;
         doctor_find(d, STATUS_DOWN, CHECK,
-            "restore a backup, or count the stream again: millrace recount; see millrace help operations",
+            "restore a backup, or count the stream again: millrace recount; see millrace help counting",
             "slice %" PRIu64 ": counter %.*s adds up to %" PRIu64 ", but %" PRIu64 " %s counted",
             state->number, (int)ns.len, ns.ptr, sum ? *sum : 0, state->tally.events,
             plural(state->tally.events, "event was", "events were"));
@@ -197,8 +197,9 @@ static void read_slice(struct doctor *d, const char *path, const char *name)
     } else if (r || access(path, F_OK) == 0) { /* else the compactor has cleared the slice */
         bool has_path = strncmp(error.text, path, strlen(path)) == 0;
         doctor_find(d, STATUS_DOWN, "slices",
-            "`millrace restore` the backup elsewhere and copy the file; see millrace help operations, \"A "
-            "damaged slice\"",
+            "`millrace restore` the backup elsewhere and copy the file; see millrace help damage, \"A "
+            "damaged "
+            "slice\"",
             "%s%s%s", has_path ? "" : path, has_path ? "" : ": ", error.text);
     }
     free(sums);
@@ -278,7 +279,7 @@ static void read_stream(struct doctor *d, const char *path, const char *name)
 static const char *remedy_of_lines(const struct law *law)
 {
     if (law->is_damaged)
-        return "repair the damaged journal first. Do not recount; millrace help operations, \"Damage\"";
+        return "repair the damaged journal first. Do not recount; millrace help damage";
     return law->is_repaired
                ? REPAIRED
                : "count the stream again: millrace recount; not after a restored copy was accepted: see "

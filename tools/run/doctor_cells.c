@@ -201,7 +201,7 @@ static void compare_queue(struct doctor *d, const struct copies *c)
             "queue %s: ids below %" PRIu64 " are published, and no cell has a message of the queue", name,
             below);
     else if (q && q->mark > next)
-        doctor_find(d, STATUS_DOWN, CHECK, "millrace help readers, \"A restored queue\"",
+        doctor_find(d, STATUS_DOWN, CHECK, "millrace help recovery, \"Copies of single directories\"",
             "queue %s: the cells have ids below %" PRIu64 ", but the next id is %" PRIu64, name, q->mark,
             next);
     else if (q)

@@ -105,7 +105,7 @@ static void a_denied_file_is_named_with_its_owner(void **state)
     unlink(path);
     char *repair = notice_remedy(
         NOTICE_RECOVERING, "", "a.seg: damaged; see `millrace journal check /d/s` and `repair`");
-    assert_string_equal(repair, "millrace journal repair /d/s (millrace help operations, \"Damage\")");
+    assert_string_equal(repair, "millrace journal repair /d/s (millrace help damage)");
     free(repair);
     char *kept = notice_remedy(NOTICE_DAMAGED, "restore it from a backup", "a file is damaged");
     assert_string_equal(kept, "restore it from a backup");
