@@ -1,23 +1,17 @@
 #include "metricdb/sample_feed.h"
 
 #include "base/erased_line.h"
-#include "base/log.h"
-#include "base/rate_limit.h"
 #include "base/work_thread.h"
 #include "daemon/loop_notify.h"
-#include "http/client/http_client.h"
 #include "metricdb/sample_line.h"
 #include "stream/cursor_keeper.h"
+#include "stream/stream_feed.h"
 #include "stream/stream_program.h"
-#include "stream/watermark.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #define LINE_MAX_BYTES ((size_t)1 << 20)
-#define LOG_TEXT 200 /* bytes of a line that the log shows */
-#define LOG_RATE 10  /* lines a second */
 #define FUTURE_MAX (86400 * USEC_PER_SEC)
 
 /* A block that is being written. */
@@ -31,8 +25,7 @@ struct cut {
 struct sample_feed {
     struct daemon *daemon;
     struct sample_store *store;
-    struct http_client *pubsub;
-    struct stream_client *stream;
+    struct stream_feed *stream;
     struct cursor_keeper *keeper;
     struct loop_notify *notify;
     struct work_thread *thread; /* cuts */
@@ -41,22 +34,19 @@ struct sample_feed {
     struct stream_cursor kept; /* that of the newest block; without a block, the beginning */
     char kept_id[STREAM_CURSOR_TEXT];
     struct sample_line line;
-    uint64_t end; /* of the stream */
-    struct watermark watermark;
-    struct rate_limit log_limit;
     struct stats_counter *results[SAMPLE_BAD_TIME + 1], *malformed;
 };
 
-static void log_malformed(struct sample_feed *f, struct bytes line)
+static const struct stream_cursor *cursor(const struct sample_feed *f)
 {
-    usec_t now = clock_monotonic();
+    return stream_client_cursor(stream_feed_client(f->stream));
+}
+
+static void skip(struct bytes line, void *arg)
+{
+    struct sample_feed *f = arg;
     stats_add(f->malformed, 1);
-    if (rate_limit_when(&f->log_limit, 1, now) > now)
-        return;
-    rate_limit_spend(&f->log_limit, 1, now);
-    log_warn("a line of the stream is not a sample",
-        LOG_B("line", bytes_of(line.ptr, line.len < LOG_TEXT ? line.len : LOG_TEXT)),
-        LOG_U("before_offset", stream_client_cursor(f->stream)->offset));
+    stream_feed_log_skipped(f->stream, "not a sample", line);
 }
 
 /* A sample of the far future would make its series drop all samples until then. */
@@ -69,25 +59,21 @@ static enum sample_result add_sample(struct sample_feed *f, const struct sample 
 /* Stores the samples of whole lines, which end at the stream's cursor. */
 static void take_lines(struct sample_feed *f, struct bytes lines)
 {
-    const char *at = lines.ptr, *end = lines.ptr + lines.len;
+    struct bytes line;
     usec_t now = daemon_trusted_time(f->daemon);
     sample_store_begin(f->store);
-    while (at < end) {
-        const char *lf = memchr(at, '\n', (size_t)(end - at));
-        struct bytes line = bytes_of(at, (size_t)(lf - at));
+    while (bytes_take_line(&lines, &line))
         if (sample_line_read(&f->line, line))
             stats_add(f->results[add_sample(f, &f->line.sample, now)], 1);
         else if (!erased_line_is(line))
-            log_malformed(f, line);
-        at = lf + 1;
-    }
-    sample_store_end(f->store, stream_client_cursor(f->stream));
+            skip(line, f);
+    sample_store_end(f->store, cursor(f));
 }
 
-static void keep(struct sample_feed *f, const struct stream_cursor *cursor)
+static void keep(struct sample_feed *f, const struct stream_cursor *at)
 {
-    f->kept = *cursor;
-    stream_cursor_print(cursor, f->kept_id);
+    f->kept = *at;
+    stream_cursor_print(at, f->kept_id);
 }
 
 static void end_cut(struct sample_feed *f)
@@ -99,7 +85,7 @@ static void end_cut(struct sample_feed *f)
     if (has_failed)
         return;
     keep(f, &f->cut.cursor);
-    stream_client_resume(f->stream);
+    stream_client_resume(stream_feed_client(f->stream));
     cursor_keeper_tick(f->keeper);
 }
 
@@ -119,19 +105,6 @@ static void on_lines(struct bytes lines, void *arg)
     take_lines(f, lines);
 }
 
-static void on_overlong(struct bytes head, uint64_t length, void *arg)
-{
-    (void)length;
-    log_malformed(arg, head);
-    on_lines(BYTES_NONE, arg);
-}
-
-static void on_gap(uint64_t before, uint64_t after, void *arg)
-{
-    log_warn("lines of the stream are lost", LOG_U("from_offset", before), LOG_U("to_offset", after));
-    on_lines(BYTES_NONE, arg);
-}
-
 static struct kept_position position(void *arg, size_t stream)
 {
     struct sample_feed *f = arg;
@@ -139,39 +112,26 @@ static struct kept_position position(void *arg, size_t stream)
     return (struct kept_position){.stream = options_string(daemon_options(f->daemon), "stream"),
         .id = f->kept_id,
         .offset = f->kept.offset,
-        .place = stream_client_place(f->stream)};
+        .place = stream_client_place(stream_feed_client(f->stream))};
 }
 
 static void on_begin(void *arg)
 {
     struct sample_feed *f = arg;
-    keep(f, stream_client_cursor(f->stream));
+    keep(f, cursor(f));
 }
 
-static void on_statement(const struct stream_statement *s, void *arg)
+static void on_change(bool is_current, void *arg)
 {
     struct sample_feed *f = arg;
-    f->end = s->end;
-    watermark_state(&f->watermark, s);
-}
-
-static void on_response_end(void *arg)
-{
-    struct sample_feed *f = arg;
-    watermark_until(&f->watermark, sample_store_cursor(f->store)->offset);
-    watermark_forget(&f->watermark);
-}
-
-static void on_change(void *arg)
-{
-    struct sample_feed *f = arg;
-    bool refused;
-    const char *trouble = stream_client_trouble(f->stream, &refused);
-    daemon_set_notice(
-        f->daemon, "stream", refused ? NOTICE_ALARM : NOTICE_WARNING, refused ? "" : PEER_REMEDY, trouble);
-    f->is_caught_up = f->is_caught_up || trouble || stream_client_is_caught_up(f->stream);
+    f->is_caught_up = f->is_caught_up || is_current;
     if (f->is_caught_up && !daemon_is_draining(f->daemon))
         daemon_set_ready(f->daemon);
+}
+
+static uint64_t stored(void *arg)
+{
+    return sample_store_cursor(((struct sample_feed *)arg)->store)->offset;
 }
 
 static void run_cut(void *ctx, void *job)
@@ -193,28 +153,13 @@ void sample_feed_tick(struct sample_feed *f)
     f->cut = (struct cut){.now = clock_monotonic(),
         .wall = daemon_trusted_time(f->daemon),
         .cursor = *sample_store_cursor(f->store)};
-    stream_client_pause(f->stream);
+    stream_client_pause(stream_feed_client(f->stream));
     work_thread_start(f->thread, &f->cut);
 }
 
 static double read_offset(void *ctx)
 {
-    return (double)sample_store_cursor(((struct sample_feed *)ctx)->store)->offset;
-}
-
-static double lag_bytes(void *ctx)
-{
-    const struct sample_feed *f = ctx;
-    uint64_t offset = sample_store_cursor(f->store)->offset;
-    return f->end > offset ? (double)(f->end - offset) : 0;
-}
-
-static double lag_seconds(void *ctx)
-{
-    struct sample_feed *f = ctx;
-    usec_t until = watermark_until(&f->watermark, sample_store_cursor(f->store)->offset),
-           now = daemon_trusted_time(f->daemon);
-    return until == 0 ? -1 : now > until ? (double)(now - until) / USEC_PER_SEC : 0;
+    return (double)stored(ctx);
 }
 
 static void register_stats(struct sample_feed *f)
@@ -225,9 +170,6 @@ static void register_stats(struct sample_feed *f)
         [SAMPLE_BAD_TIME] = "reason=\"time\""};
     static const struct stats_row rows[] = {
         {"read_offset", "offset of the stream before which all samples are stored", read_offset},
-        {"lag_bytes", "bytes of the stream whose samples are not stored", lag_bytes},
-        {"lag_seconds", "age of the time up to which all samples of the stream are stored; -1: not known",
-            lag_seconds},
         {0},
     };
     struct stats *s = daemon_stats(f->daemon);
@@ -244,8 +186,7 @@ static bool start_keeper(struct sample_feed *f, struct error *error)
     char key[RANDOM_ID_SIZE];
     if (cursor_key_read(options_string(daemon_options(f->daemon), "data_dir"), key, error) != 0)
         return false;
-    keep(f, sample_store_cursor(f->store));
-    f->keeper = cursor_keeper_new(&(struct cursor_keeper_config){.client = f->pubsub,
+    f->keeper = cursor_keeper_new(&(struct cursor_keeper_config){.client = stream_feed_pubsub(f->stream),
         .name = options_string(daemon_options(f->daemon), "cursor"),
         .key = key,
         .n_streams = 1,
@@ -259,36 +200,25 @@ static bool start_keeper(struct sample_feed *f, struct error *error)
     return f->thread != NULL;
 }
 
-static struct stream_client *follow(struct sample_feed *f)
-{
-    return stream_program_continue(
-        f->daemon, &(struct stream_client_config){.pubsub = f->pubsub,
-                       .stream = options_string(daemon_options(f->daemon), "stream"),
-                       .from = f->kept,
-                       .max_line = LINE_MAX_BYTES,
-                       .on_begin = on_begin,
-                       .on_lines = on_lines,
-                       .on_overlong = on_overlong,
-                       .on_gap = on_gap,
-                       .on_statement = on_statement,
-                       .on_response_end = on_response_end,
-                       .on_change = on_change,
-                       .arg = f});
-}
-
 struct sample_feed *sample_feed_new(struct daemon *d, struct sample_store *store, struct error *error)
 {
     struct sample_feed *f = mem_zalloc(sizeof *f);
     f->daemon = d;
     f->store = store;
-    rate_limit_init(&f->log_limit, LOG_RATE);
-    f->pubsub = stream_program_connect(d, error);
-    if (!f->pubsub || !start_keeper(f, error)) {
-        sample_feed_free(&f);
-        return NULL;
-    }
-    f->stream = follow(f);
     register_stats(f);
+    keep(f, sample_store_cursor(f->store));
+    f->stream = stream_feed_new(d,
+        &(struct stream_feed_config){.from = f->kept,
+            .max_line = LINE_MAX_BYTES,
+            .on_lines = on_lines,
+            .on_overlong = skip,
+            .on_begin = on_begin,
+            .on_change = on_change,
+            .stored = stored,
+            .arg = f},
+        error);
+    if (!f->stream || !start_keeper(f, error))
+        sample_feed_free(&f);
     return f;
 }
 
@@ -297,8 +227,7 @@ void sample_feed_free(struct sample_feed **fp)
     struct sample_feed *f = *fp;
     if (!f)
         return;
-    stream_client_free(&f->stream);
-    http_client_free(&f->pubsub);
+    stream_feed_free(&f->stream);
     cursor_keeper_free(&f->keeper);
     if (f->thread)
         work_thread_free(&f->thread);

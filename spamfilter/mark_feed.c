@@ -1,41 +1,31 @@
 #include "spamfilter/mark_feed.h"
 
 #include "base/erased_line.h"
-#include "base/log.h"
-#include "http/client/http_client.h"
 #include "json/json_fields.h"
 #include "spamfilter/mark_line.h"
+#include "stream/stream_feed.h"
 #include "stream/stream_program.h"
-#include "stream/watermark.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 #define LINE_MAX_BYTES (URL_TEXT_MAX * 2) /* JSON may escape characters */
-#define LOG_TEXT 200                      /* bytes of a line that the log shows */
 
 struct mark_feed {
     struct mark_change change; /* first; the change that is being stored */
     struct spamfilter *server;
-    struct http_client *pubsub;
-    struct stream_client *stream;
+    struct stream_feed *stream;
     struct json_fields *fields;
     struct buf collected;         /* updates of the lines from the change's cursor to the stream's cursor */
     char tag[STREAM_CURSOR_TEXT]; /* of the change */
     enum { IDLE, STORING, REFUSED } state;
-    uint64_t end; /* of the stream */
-    struct watermark watermark;
     struct stats_counter *lines, *bad;
 };
 
 static void skip(struct mark_feed *f, int error, struct bytes text)
 {
     stats_add(f->bad, 1);
-    if (!spamfilter_may_log(f->server))
-        return;
-    log_warn("a line of the stream changes nothing", LOG_S("error", mark_line_error(error).detail),
-        LOG_B("line", bytes_of(text.ptr, text.len < LOG_TEXT ? text.len : LOG_TEXT)),
-        LOG_U("before_offset", stream_client_cursor(f->stream)->offset));
+    stream_feed_log_skipped(f->stream, mark_line_error(error).detail, text);
 }
 
 /* Appends the update of a line. Returns URL_OK, or the error of the line. */
@@ -68,7 +58,7 @@ static void store(struct mark_feed *f)
 /* Stores the collected updates and the stream's cursor. */
 static void store_collected(struct mark_feed *f)
 {
-    const struct stream_cursor *at = stream_client_cursor(f->stream);
+    const struct stream_cursor *at = stream_client_cursor(stream_feed_client(f->stream));
     struct buf used = f->change.lines;
     if (f->state != IDLE || at->offset == f->server->stream_offset)
         return;
@@ -98,7 +88,7 @@ static void on_done(struct mark_change *change, enum journal_result r)
     if (r != JOURNAL_OK)
         return;
     f->server->stream_offset = change->cursor.offset;
-    stream_client_resume(f->stream);
+    stream_client_resume(stream_feed_client(f->stream));
     store_collected(f);
 }
 
@@ -114,70 +104,24 @@ static void on_lines(struct bytes lines, void *arg)
     }
     store_collected(f);
     if (f->collected.len > MARK_FEED_MAX)
-        stream_client_pause(f->stream);
+        stream_client_pause(stream_feed_client(f->stream));
 }
 
-static void on_overlong(struct bytes head, uint64_t length, void *arg)
-{
-    (void)length;
-    stats_add(((struct mark_feed *)arg)->lines, 1);
-    skip(arg, URL_LENGTH, head);
-    store_collected(arg);
-}
-
-static void on_gap(uint64_t before, uint64_t after, void *arg)
-{
-    (void)before, (void)after;
-    store_collected(arg);
-}
-
-static void on_statement(const struct stream_statement *s, void *arg)
+static void on_overlong(struct bytes head, void *arg)
 {
     struct mark_feed *f = arg;
-    f->end = s->end;
-    watermark_state(&f->watermark, s);
+    stats_add(f->lines, 1);
+    skip(f, URL_LENGTH, head);
 }
 
-static void on_response_end(void *arg)
+static uint64_t stored(void *arg)
 {
-    struct mark_feed *f = arg;
-    watermark_until(&f->watermark, f->server->stream_offset);
-    watermark_forget(&f->watermark);
-}
-
-static void on_change(void *arg)
-{
-    struct mark_feed *f = arg;
-    bool refused;
-    const char *trouble = stream_client_trouble(f->stream, &refused);
-    daemon_set_notice(f->server->daemon, "stream", refused ? NOTICE_ALARM : NOTICE_WARNING,
-        refused ? "" : PEER_REMEDY, trouble);
-}
-
-static double lag_bytes(void *ctx)
-{
-    const struct mark_feed *f = ctx;
-    return f->end > f->server->stream_offset ? (double)(f->end - f->server->stream_offset) : 0;
-}
-
-static double lag_seconds(void *ctx)
-{
-    struct mark_feed *f = ctx;
-    usec_t until = watermark_until(&f->watermark, f->server->stream_offset),
-           now = daemon_trusted_time(f->server->daemon);
-    return until == 0 ? -1 : now > until ? (double)(now - until) / USEC_PER_SEC : 0;
+    return ((struct mark_feed *)arg)->server->stream_offset;
 }
 
 static void register_stats(struct mark_feed *f)
 {
-    static const struct stats_row rows[] = {
-        {"lag_bytes", "bytes of the stream of marks whose updates are not made", lag_bytes},
-        {"lag_seconds", "age of the time up to which all updates of the stream are made; -1: not known",
-            lag_seconds},
-        {0},
-    };
     struct stats *s = daemon_stats(f->server->daemon);
-    stats_gauges(s, rows, NULL, f);
     f->lines = stats_counter(s, "stream_lines_total", NULL, "lines of the stream of marks");
     f->bad = stats_counter(s, "stream_lines_skipped_total", NULL, "lines of the stream that change nothing");
 }
@@ -195,36 +139,31 @@ struct mark_feed *mark_feed_new(struct spamfilter *server, struct error *error)
 {
     static const char *const paths[] = {"op", "url", "id"};
     struct daemon *d = server->daemon;
-    struct http_client *pubsub = stream_program_connect(d, error);
-    if (!pubsub)
-        return NULL;
     struct mark_feed *f = mem_zalloc(sizeof *f);
     const char *stream = options_text(daemon_options(d), "stream");
     f->change = (struct mark_change){.made = on_made, .done = on_done, .follower = bytes_str(stream)};
     f->server = server;
-    f->pubsub = pubsub;
     f->fields = json_fields_new(paths, sizeof paths / sizeof *paths);
     register_stats(f);
     struct stream_cursor from = cursor_of(f);
     f->server->stream_offset = from.offset;
-    f->stream = stream_program_continue(d, &(struct stream_client_config){.pubsub = pubsub,
-                                               .stream = stream,
-                                               .from = from,
-                                               .max_line = LINE_MAX_BYTES,
-                                               .on_lines = on_lines,
-                                               .on_overlong = on_overlong,
-                                               .on_gap = on_gap,
-                                               .on_statement = on_statement,
-                                               .on_response_end = on_response_end,
-                                               .on_change = on_change,
-                                               .arg = f});
+    f->stream = stream_feed_new(d,
+        &(struct stream_feed_config){.from = from,
+            .max_line = LINE_MAX_BYTES,
+            .on_lines = on_lines,
+            .on_overlong = on_overlong,
+            .stored = stored,
+            .arg = f},
+        error);
+    if (!f->stream)
+        mark_feed_free(&f);
     return f;
 }
 
 void mark_feed_stop(struct mark_feed *f)
 {
     if (f)
-        stream_client_stop(f->stream);
+        stream_feed_stop(f->stream);
 }
 
 void mark_feed_tick(struct mark_feed *f)
@@ -238,8 +177,7 @@ void mark_feed_free(struct mark_feed **fp)
     struct mark_feed *f = *fp;
     if (!f)
         return;
-    stream_client_free(&f->stream);
-    http_client_free(&f->pubsub);
+    stream_feed_free(&f->stream);
     json_fields_free(&f->fields);
     buf_free(&f->change.lines);
     buf_free(&f->collected);

@@ -80,8 +80,8 @@ class TestLines(StreamTest):
         stats = self.filter.stats()
         self.assertEqual((stats["stream_lines_skipped_total"], stats["stream_lines_total"], stats["elements"]), (len(bad), len(bad) + 2, 1))
         self.assertEqual(self.marked("good.example", "c.example", "d.example"), [True, False, False])
-        wait_until(lambda: "changes nothing" in self.filter.log, lambda: self.filter.log)
-        self.assertRegex(self.filter.log, 'changes nothing error="not a JSON object.*" line="no json" ')
+        wait_until(lambda: "is skipped" in self.filter.log, lambda: self.filter.log)
+        self.assertRegex(self.filter.log, 'is skipped error="not a JSON object.*" line="no json" ')
 
     def test_a_full_layer_refuses_only_its_line(self):
         self.pubsub()
