@@ -6,44 +6,43 @@
 #define DAY_MS INT64_C(86400000)
 #define KEEP_MAX (36500 * DAY_MS)
 
-/* clang-format off */
-#define KEEP(NAME, DEFAULT, HELP)                                                                            \
-    {.name = (NAME), .type = OPTION_DURATION, .fallback = (DEFAULT), .max = KEEP_MAX, .unit = "s", .help = HELP " (0: always)"}
+#define KEEP(NAME, DEFAULT, HELP) SETTING_DURATION((NAME), (DEFAULT), 0, KEEP_MAX, "s", HELP " (0: always)")
 
 const struct option_row metricdb_settings[] = {
-    {.name = "data_dir", .type = OPTION_STRING, .min = 1, .max = 4096,
-        .help = "directory of the blocks (required; `millrace up` sets it)"},
+    SETTING_STRING(
+        "data_dir", "directory of the blocks (required; `millrace up` sets it)", .min = 1, .max = 4096),
     PEER_OPTIONS("pubsub", "pubsub", ""),
-    {.name = "stream", .type = OPTION_STRING, .fallback = "metrics", .help = "stream of pubsub with the samples"},
-    {.name = "cursor", .type = OPTION_STRING, .fallback = "metricdb", .min = 1, .max = NAME_LEN_MAX,
-        .help = "cursor at pubsub, up to which retention may delete lines; give each metricdb of a stream its own"},
-    {.name = "resolution", .type = OPTION_DURATION, .fallback = "10s", .min = 1000, .max = 60000, .unit = "s",
-        .help = "width of the finest buckets, a divisor of 1 minute; it cannot change later"},
-    {.name = "block", .type = OPTION_DURATION, .fallback = "10m", .min = 1000, .max = DAY_MS, .unit = "s",
-        .help = "interval at which collected samples are written as a block; a restart reads the stream since the last block"},
-    {.name = "memory", .type = OPTION_SIZE, .fallback = "256M", .min = 1 << 20, .max = INT64_C(1) << 40, .unit = "bytes",
-        .help = "size of the collected samples at which a block is written earlier"},
-    {.name = "max_series", .type = OPTION_INT, .fallback = "5000000", .min = 1, .max = 1000000000,
-        .help = "maximum series with recent samples; samples of further series are dropped"},
+    SETTING_STRING("stream", "stream of pubsub with the samples", .fallback = "metrics"),
+    SETTING_STRING("cursor",
+        "cursor at pubsub, up to which retention may delete lines; give each metricdb of a stream its own",
+        .fallback = "metricdb", .min = 1, .max = NAME_LEN_MAX),
+    SETTING_DURATION("resolution", "10s", 1000, 60000, "s",
+        "width of the finest buckets, a divisor of 1 minute; it cannot change later"),
+    SETTING_DURATION("block", "10m", 1000, DAY_MS, "s",
+        "interval at which collected samples are written as a block; a restart reads the stream since the "
+        "last block"),
+    SETTING_SIZE("memory", "256M", 1 << 20, INT64_C(1) << 40,
+        "size of the collected samples at which a block is written earlier"),
+    SETTING_INT("max_series", "5000000", 1, 1000000000,
+        "maximum series with recent samples; samples of further series are dropped"),
     KEEP("keep", "15d", "time for which buckets of the resolution are kept"),
     KEEP("keep_minutes", "90d", "time for which buckets of 1 minute are kept"),
     KEEP("keep_wide", "730d", "time for which buckets of 10 minutes, 1 hour and 1 day are kept"),
-    {.name = "query_threads", .type = OPTION_INT, .fallback = "2", .min = 1, .max = QUERY_THREADS_MAX,
-        .help = "queries that run at the same time; further queries wait"},
-    {.name = "query_timeout", .type = OPTION_DURATION, .fallback = "30s", .min = 10, .max = 3600000, .unit = "s",
-        .help = "maximum time of a query, its wait for a thread included"},
-    {.name = "query_max_series", .type = OPTION_INT, .fallback = "100000", .min = 1, .max = 1000000000,
-        .help = "maximum series that a query reads"},
-    {.name = "query_max_buckets", .type = OPTION_INT, .fallback = "5000000", .min = 1, .max = 1000000000,
-        .help = "maximum buckets that a query reads, about 80 bytes of memory each"},
-    {.name = "query_max_memory", .type = OPTION_SIZE, .fallback = "256M", .min = 1 << 20, .max = INT64_C(1) << 40, .unit = "bytes",
-        .help = "maximum memory of a query, without the buckets that it reads, and maximum size of its answer"},
-    {.name = "query_cache", .type = OPTION_SIZE, .fallback = "64M", .max = INT64_C(1) << 40, .unit = "bytes",
-        .help = "memory for answers of range queries, whose steps in closed time are not evaluated again (0: none)"},
-    STREAM_ACCEPT_LOSS_OPTIONS("even if blocks are missing, lines of the stream expired, or the stream is a restored copy"),
+    SETTING_INT("query_threads", "2", 1, QUERY_THREADS_MAX,
+        "queries that run at the same time; further queries wait"),
+    SETTING_DURATION(
+        "query_timeout", "30s", 10, 3600000, "s", "maximum time of a query, its wait for a thread included"),
+    SETTING_INT("query_max_series", "100000", 1, 1000000000, "maximum series that a query reads"),
+    SETTING_INT("query_max_buckets", "5000000", 1, 1000000000,
+        "maximum buckets that a query reads, about 80 bytes of memory each"),
+    SETTING_SIZE("query_max_memory", "256M", 1 << 20, INT64_C(1) << 40,
+        "maximum memory of a query, without the buckets that it reads, and maximum size of its answer"),
+    SETTING_SIZE("query_cache", "64M", 0, INT64_C(1) << 40,
+        "memory for answers of range queries, whose steps in closed time are not evaluated again (0: none)"),
+    STREAM_ACCEPT_LOSS_OPTIONS(
+        "even if blocks are missing, lines of the stream expired, or the stream is a restored copy"),
     {.name = NULL},
 };
-/* clang-format on */
 
 int metricdb_check_settings(struct options *o, struct error *error)
 {

@@ -53,24 +53,14 @@ struct executor {
 
 static const struct option_row option_rows[] = {
     READER_OPTIONS("queue_exec", "500"),
-    {.name = "command",
-        .type = OPTION_STRING,
-        .help = "command to run with /bin/sh -c for each batch (default: program and arguments after the "
-                "options)"},
+    SETTING_STRING("command",
+        "command to run with /bin/sh -c for each batch (default: program and arguments after the options)"),
     READER_BATCH_OPTIONS("100", "run"),
-    {.name = "format",
-        .type = OPTION_CHOICE,
-        .fallback = "lines",
-        .choices = "lines|framed",
-        .help = "format of standard input: lines (messages that contain an LF are buried), or framed: ID "
-                "TRIES LENGTH, LF, the bytes, LF"},
+    SETTING_CHOICE("format", "lines", "lines|framed",
+        "format of standard input: lines (messages that contain an LF are buried), or framed: ID TRIES "
+        "LENGTH, LF, the bytes, LF"),
     READER_MS("timeout", "60s", 10, 86400000, "maximum duration of a run, after which queue_exec kills it"),
-    {.name = "output_max",
-        .type = OPTION_SIZE,
-        .fallback = "4K",
-        .max = 1 << 20,
-        .unit = "bytes",
-        .help = "maximum output of a run that is logged"},
+    SETTING_SIZE("output_max", "4K", 0, 1 << 20, "maximum output of a run that is logged"),
     {.name = NULL},
 };
 

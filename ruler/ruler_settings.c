@@ -7,43 +7,42 @@
 
 #define DAY_MS (INT64_C(86400) * 1000)
 
-/* clang-format off */
 #define DURATION(NAME, FALLBACK, MIN, HELP)                                                                  \
-    {.name = (NAME), .type = OPTION_DURATION, .fallback = (FALLBACK), .min = (MIN), .max = 365 * DAY_MS, .unit = "ms", .help = (HELP)}
+    SETTING_DURATION((NAME), (FALLBACK), (MIN), 365 * DAY_MS, "ms", (HELP))
 
 const struct option_row ruler_settings[] = {
-    {.name = "files", .type = OPTION_STRING, .flags = OPTION_LIST,
-        .help = "rule files in Prometheus' form (YAML); paths with * ? [], separated by spaces"},
-    {.name = "data_dir", .type = OPTION_STRING,
-        .help = "directory of the state of alerts and silences; default: ruler below [millrace] data_dir"},
+    SETTING_STRING("files", "rule files in Prometheus' form (YAML); paths with * ? [], separated by spaces",
+        .flags = OPTION_LIST),
+    SETTING_STRING("data_dir",
+        "directory of the state of alerts and silences; default: ruler below [millrace] data_dir"),
     PEER_OPTIONS("metricdb", "metricdb", ", or of another server with Prometheus' /api/v1/query"),
     DURATION("query_timeout", "10s", 10, "timeout of a query"),
     DURATION("interval", "1m", 100, "interval of groups that set none"),
     DURATION("failure_for", "1m", 0, "time for which a rule must fail before RuleEvaluationFailed fires"),
     PEER_OPTIONS("pubsub", "pubsub", ""),
-    {.name = "stream", .type = OPTION_STRING,
-        .help = "stream of pubsub for recorded samples and the series ALERTS; unset: they are not published"},
-    {.name = "producer", .type = OPTION_STRING, .fallback = "ruler", .help = "producer name at pubsub, one for each ruler"},
-    {.name = "buffer_bytes", .type = OPTION_SIZE, .fallback = "64M", .min = 1 << 20, .max = INT64_C(1) << 40, .unit = "bytes",
-        .help = "memory for lines that wait for pubsub; then the oldest evaluation is dropped"},
+    SETTING_STRING("stream",
+        "stream of pubsub for recorded samples and the series ALERTS; unset: they are not published"),
+    SETTING_STRING("producer", "producer name at pubsub, one for each ruler", .fallback = "ruler"),
+    SETTING_SIZE("buffer_bytes", "64M", 1 << 20, INT64_C(1) << 40,
+        "memory for lines that wait for pubsub; then the oldest evaluation is dropped"),
     PEER_OPTIONS("queue", "simplequeue", ""),
-    {.name = "alertmanager_queue", .type = OPTION_STRING,
-        .help = "queue for messages to Alertmanager, one for each alert; unset: none"},
-    {.name = "notice_queue", .type = OPTION_STRING,
-        .help = "queue for notices to other receivers, one for each group of alerts; unset: none"},
+    SETTING_STRING(
+        "alertmanager_queue", "queue for messages to Alertmanager, one for each alert; unset: none"),
+    SETTING_STRING(
+        "notice_queue", "queue for notices to other receivers, one for each group of alerts; unset: none"),
     DURATION("resend_delay", "1m", 100, "interval at which a firing alert is sent to Alertmanager again"),
-    {.name = "group_by", .type = OPTION_STRING, .fallback = "alertname",
-        .help = "labels whose values make a group of alerts, which shares a notice"},
+    SETTING_STRING("group_by", "labels whose values make a group of alerts, which shares a notice",
+        .fallback = "alertname"),
     DURATION("group_wait", "30s", 0, "delay of the first notice of a group, for further alerts"),
     DURATION("group_interval", "5m", 0, "shortest time between two notices of a group"),
     DURATION("repeat_interval", "4h", 100, "interval of notices about alerts that continue to fire"),
-    DURATION("heartbeat", "0", 0, "interval of the notice Watchdog, which shows that the path works (0: none)"),
+    DURATION(
+        "heartbeat", "0", 0, "interval of the notice Watchdog, which shows that the path works (0: none)"),
     DURATION("request_timeout", "5s", 10, "timeout of requests to the queue and to pubsub"),
     DURATION("backoff_min", "50ms", 1, "wait after the first failed request"),
     DURATION("backoff_max", "2s", 1, "longest wait after failed requests"),
     {.name = NULL},
 };
-/* clang-format on */
 
 const char *const ruler_queue_settings[ALERT_WAYS] = {"alertmanager_queue", "notice_queue"};
 

@@ -11,20 +11,14 @@
 #include <sysexits.h>
 
 static const struct option_row backup_rows[] = {
-    {.name = "data_dir",
-        .type = OPTION_STRING,
-        .excludes = "verify",
-        .help = "directory of the pipeline (default: [millrace] data_dir)"},
-    {.name = "verify",
-        .type = OPTION_BOOL,
-        .help = "read every file of the backup DIR and compare its checksum"},
+    SETTING_STRING(
+        "data_dir", "directory of the pipeline (default: [millrace] data_dir)", .excludes = "verify"),
+    SETTING_BOOL("verify", "read every file of the backup DIR and compare its checksum"),
     {.name = NULL},
 };
 static const struct option_row restore_rows[] = {
-    {.name = "to",
-        .type = OPTION_STRING,
-        .help =
-            "data directory to create (default: [millrace] data_dir); a directory that exists must be empty"},
+    SETTING_STRING("to",
+        "data directory to create (default: [millrace] data_dir); a directory that exists must be empty"),
     {.name = NULL},
 };
 

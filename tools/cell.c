@@ -28,24 +28,12 @@
 #define ANOTHER "cell %s: another command moves the partition; see millrace cell list"
 
 static const struct option_row rows[] = {
-    {.name = "to",
-        .type = OPTION_STRING,
-        .flags = OPTION_COMMAND_LINE,
-        .help = "move: the new cell of the partition"},
-    {.name = "stream",
-        .type = OPTION_STRING,
-        .fallback = "clicks",
-        .inherits = "streams",
-        .flags = OPTION_FIRST,
-        .help = "stream of the cells' pubsubs"},
-    {.name = "free_after",
-        .type = OPTION_DURATION,
-        .fallback = "60s",
-        .max = 3600 * 1000,
-        .unit = "ms",
-        .help = "time after the move in which the old cell still holds complete_until back; longer than any "
-                "question "
-                "to an API (upstream_timeout)"},
+    SETTING_STRING("to", "move: the new cell of the partition", .flags = OPTION_COMMAND_LINE),
+    SETTING_STRING("stream", "stream of the cells' pubsubs", .fallback = "clicks", .inherits = "streams",
+        .flags = OPTION_FIRST),
+    SETTING_DURATION("free_after", "60s", 0, 3600 * 1000, "ms",
+        "time after the move in which the old cell still holds complete_until back; longer than any question "
+        "to an API (upstream_timeout)"),
     {.name = NULL},
 };
 

@@ -13,12 +13,10 @@
 #include <unistd.h>
 
 static const struct option_row rows[] = {TOOL_DATA_DIR_SETTING,
-    {.name = "aggregator_url",
-        .type = OPTION_STRING,
-        .excludes = "export|verify",
-        .help =
-            "address of the aggregator (default: the pipeline's); none: merge no slices; stopped: merge the "
-            "slices that the aggregator sealed before it was stopped"},
+    SETTING_STRING("aggregator_url",
+        "address of the aggregator (default: the pipeline's); none: merge no slices; stopped: merge the "
+        "slices that the aggregator sealed before it was stopped",
+        .excludes = "export|verify"),
     {.name = NULL}};
 
 static void add_options(struct tool_args *a, const struct options *o, const struct option_row *row)

@@ -20,34 +20,18 @@
 #define NOT_FOUND 127 /* exit status of env if the program is missing */
 
 static const struct option_row rows[] = {TOOL_DATA_DIR_SETTING,
-    {.name = "archive", .type = OPTION_STRING, .help = "directory of the archive (default: the pipeline's)"},
-    {.name = "sortdb_url",
-        .type = OPTION_STRING,
-        .fallback = "http://127.0.0.1:8083",
-        .help =
-            "addresses, separated by commas, at which a destination reaches all daemons that serve its copy; "
-            "none: the copy is not loaded, and old generations remain"},
-    {.name = "auth_token_file",
-        .type = OPTION_STRING,
-        .help = "file with the token of these daemons, on the destination"},
-    {.name = "keep",
-        .type = OPTION_INT,
-        .fallback = "2",
-        .min = 2,
-        .max = 1000000,
-        .unit = "generations",
-        .help = "number of generations to keep on each destination, including the current generation"},
-    {.name = "ssh",
-        .type = OPTION_STRING,
-        .fallback = "ssh -o BatchMode=yes",
-        .help = "command that runs a command on a host"},
-    {.name = "program",
-        .type = OPTION_STRING,
-        .fallback = "millrace",
-        .help = "path of millrace on the hosts"},
-    {.name = "dry_run",
-        .type = OPTION_BOOL,
-        .help = "show which destinations do not have the current generation, and change nothing"},
+    SETTING_STRING("archive", "directory of the archive (default: the pipeline's)"),
+    SETTING_STRING("sortdb_url",
+        "addresses, separated by commas, at which a destination reaches all daemons that serve its copy; "
+        "none: the copy is not loaded, and old generations remain",
+        .fallback = "http://127.0.0.1:8083"),
+    SETTING_STRING("auth_token_file", "file with the token of these daemons, on the destination"),
+    SETTING_INT("keep", "2", 2, 1000000,
+        "number of generations to keep on each destination, including the current generation",
+        .unit = "generations"),
+    SETTING_STRING("ssh", "command that runs a command on a host", .fallback = "ssh -o BatchMode=yes"),
+    SETTING_STRING("program", "path of millrace on the hosts", .fallback = "millrace"),
+    SETTING_BOOL("dry_run", "show which destinations do not have the current generation, and change nothing"),
     {.name = NULL}};
 
 /* DIR, HOST or HOST:DIR. */

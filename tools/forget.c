@@ -39,28 +39,17 @@
 
 static const struct option_row rows[] = {
     TOOL_DATA_DIR_SETTING,
-    {.name = "field",
-        .type = OPTION_STRING,
-        .help =
-            "field or function of the events' key, written as in the counters: user, user.id, lower(user)"},
-    {.name = "value", .type = OPTION_STRING, .help = "erase the events whose key has this value"},
-    {.name = "dry_run", .type = OPTION_BOOL, .help = "change nothing; show what would be erased"},
-    {.name = "contains",
-        .type = OPTION_BOOL,
-        .help = "also erase lines without a key that contain the value anywhere: lines that are not JSON "
-                "objects, or whose field is a list, an object or a fraction"},
-    {.name = "local",
-        .type = OPTION_BOOL,
-        .help = "erase only in this pipeline, not in the cells of its api"},
-    {.name = "wait",
-        .type = OPTION_DURATION,
-        .fallback = "60s",
-        .min = 0,
-        .max = INT64_C(24) * 3600 * 1000,
-        .unit = "s",
-        .excludes = "dry_run",
-        .help = "longest wait until the messages in the queues are published, again until cells have copied "
-                "them, and again until the consumers have passed the erased lines"},
+    SETTING_STRING("field",
+        "field or function of the events' key, written as in the counters: user, user.id, lower(user)"),
+    SETTING_STRING("value", "erase the events whose key has this value"),
+    SETTING_BOOL("dry_run", "change nothing; show what would be erased"),
+    SETTING_BOOL("contains", "also erase lines without a key that contain the value anywhere: lines that are "
+                             "not JSON objects, or whose field is a list, an object or a fraction"),
+    SETTING_BOOL("local", "erase only in this pipeline, not in the cells of its api"),
+    SETTING_DURATION("wait", "60s", 0, INT64_C(24) * 3600 * 1000, "s",
+        "longest wait until the messages in the queues are published, again until cells have copied them, "
+        "and again until the consumers have passed the erased lines",
+        .excludes = "dry_run"),
     {.name = NULL},
 };
 

@@ -19,20 +19,13 @@
 
 static const struct option_row rows[] = {
     TOOL_DATA_DIR_SETTING,
-    {.name = "archive",
-        .type = OPTION_STRING,
-        .help = "directory of the archive (default: that of the pipeline)"},
-    {.name = "ns",
-        .type = OPTION_STRING,
-        .help = "only records of this total, subtotal or unique counter, such as u or c.u"},
-    {.name = "begins", .letter = 'b', .type = OPTION_BOOL, .help = "only keys that begin with the text"},
-    {.name = "whole", .letter = 'x', .type = OPTION_BOOL, .help = "only the key that equals the text"},
-    {.name = "ignore_case", .letter = 'i', .type = OPTION_BOOL, .help = "ignore the case of ASCII letters"},
-    {.name = "count", .type = OPTION_BOOL, .help = "print only the number of records"},
-    {.name = "quiet",
-        .letter = 'q',
-        .type = OPTION_BOOL,
-        .help = "print nothing; the exit status says whether a record was found"},
+    SETTING_STRING("archive", "directory of the archive (default: that of the pipeline)"),
+    SETTING_STRING("ns", "only records of this total, subtotal or unique counter, such as u or c.u"),
+    SETTING_BOOL("begins", "only keys that begin with the text", .letter = 'b'),
+    SETTING_BOOL("whole", "only the key that equals the text", .letter = 'x'),
+    SETTING_BOOL("ignore_case", "ignore the case of ASCII letters", .letter = 'i'),
+    SETTING_BOOL("count", "print only the number of records"),
+    SETTING_BOOL("quiet", "print nothing; the exit status says whether a record was found", .letter = 'q'),
     {.name = NULL},
 };
 

@@ -19,17 +19,12 @@
 
 static const struct option_row rows[] = {
     TOOL_DATA_DIR_SETTING,
-    {.name = "to_archive",
-        .type = OPTION_STRING,
-        .min = 1,
-        .max = 4000,
-        .help = "directory for the new archive (default: DATA_DIR/recount)"},
-    {.name = "from",
-        .type = OPTION_BOOL,
-        .flags = OPTION_COMMAND_LINE,
-        .help = "read the lines of each FILE from the file: files of ps_to_file, and files that were counted "
-                "with "
-                "`aggregator --input`"},
+    SETTING_STRING(
+        "to_archive", "directory for the new archive (default: DATA_DIR/recount)", .min = 1, .max = 4000),
+    SETTING_BOOL("from",
+        "read the lines of each FILE from the file: files of ps_to_file, and files that were counted with "
+        "`aggregator --input`",
+        .flags = OPTION_COMMAND_LINE),
     {.name = NULL},
 };
 

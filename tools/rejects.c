@@ -27,26 +27,17 @@
 
 static const struct option_row rows[] = {
     TOOL_DATA_DIR_SETTING,
-    {.name = "reason", .type = OPTION_STRING, .help = "only lines whose reason contains this text"},
-    {.name = "stream", .type = OPTION_STRING, .help = "only lines of this stream or file"},
-    {.name = "since",
-        .type = OPTION_DURATION,
-        .max = INT64_C(36600) * 24 * 3600 * 1000,
-        .unit = "s",
-        .help = "only lines rejected within this time before now, such as 2d"},
-    {.name = "count", .type = OPTION_BOOL, .excludes = "put_back", .help = "count the lines by reason"},
-    {.name = "json",
-        .type = OPTION_BOOL,
-        .help = "print JSON: each entry as in the rejects files; totals as one object"},
-    {.name = "put_back",
-        .type = OPTION_BOOL,
-        .help = "have the running aggregator count the lines again; each line is counted once"},
-    {.name = "dry_run",
-        .type = OPTION_BOOL,
-        .needs = "put_back",
-        .help =
-            "with --put-back: change nothing; show how many lines the counters of --config would count or "
-            "reject, and why"},
+    SETTING_STRING("reason", "only lines whose reason contains this text"),
+    SETTING_STRING("stream", "only lines of this stream or file"),
+    SETTING_DURATION("since", NULL, 0, INT64_C(36600) * 24 * 3600 * 1000, "s",
+        "only lines rejected within this time before now, such as 2d"),
+    SETTING_BOOL("count", "count the lines by reason", .excludes = "put_back"),
+    SETTING_BOOL("json", "print JSON: each entry as in the rejects files; totals as one object"),
+    SETTING_BOOL("put_back", "have the running aggregator count the lines again; each line is counted once"),
+    SETTING_BOOL("dry_run",
+        "with --put-back: change nothing; show how many lines the counters of --config would count or "
+        "reject, and why",
+        .needs = "put_back"),
     PEER_OPTIONS_NEEDING("aggregator", "aggregator", "", "put_back", "dry_run"),
     {.name = NULL},
 };

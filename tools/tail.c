@@ -12,14 +12,8 @@
 
 static const struct option_row rows[] = {
     STREAM_VIEW_SETTINGS,
-    {.name = "count",
-        .type = OPTION_INT,
-        .fallback = "0",
-        .max = INT64_MAX,
-        .help = "end after this many lines (0: unlimited)"},
-    {.name = "fields",
-        .type = OPTION_STRING,
-        .help = "print only these fields, separated by tabs: l,c,user.id"},
+    SETTING_INT("count", "0", 0, INT64_MAX, "end after this many lines (0: unlimited)"),
+    SETTING_STRING("fields", "print only these fields, separated by tabs: l,c,user.id"),
     TOOL_COLOR_SETTING("colour of the names of members"),
     {.name = NULL},
 };

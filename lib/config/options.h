@@ -65,6 +65,21 @@ struct option_row {
     const char *needs, *excludes;
 };
 
+/* Rows of a table. Further members of the row may follow the help: SETTING_STRING("stream", "stream to read", .fallback =
+ * "clicks"). FALLBACK may be NULL. */
+/* clang-format off */
+#define SETTING_BOOL(NAME, HELP, ...) {.name = (NAME), .type = OPTION_BOOL, .help = HELP, __VA_ARGS__}
+#define SETTING_STRING(NAME, HELP, ...) {.name = (NAME), .type = OPTION_STRING, .help = HELP, __VA_ARGS__}
+#define SETTING_CHOICE(NAME, FALLBACK, CHOICES, HELP, ...) \
+    {.name = (NAME), .type = OPTION_CHOICE, .fallback = (FALLBACK), .choices = (CHOICES), .help = HELP, __VA_ARGS__}
+#define SETTING_INT(NAME, FALLBACK, MIN, MAX, HELP, ...) \
+    {.name = (NAME), .type = OPTION_INT, .fallback = (FALLBACK), .min = (MIN), .max = (MAX), .help = HELP, __VA_ARGS__}
+#define SETTING_SIZE(NAME, FALLBACK, MIN, MAX, HELP, ...) \
+    {.name = (NAME), .type = OPTION_SIZE, .fallback = (FALLBACK), .min = (MIN), .max = (MAX), .unit = "bytes", .help = HELP, __VA_ARGS__}
+#define SETTING_DURATION(NAME, FALLBACK, MIN, MAX, UNIT, HELP, ...) \
+    {.name = (NAME), .type = OPTION_DURATION, .fallback = (FALLBACK), .min = (MIN), .max = (MAX), .unit = (UNIT), .help = HELP, __VA_ARGS__}
+/* clang-format on */
+
 #define OPTION_INHERITS_TOKEN(DAEMON) .inherits = "auth_token_file", .of = (DAEMON)
 
 /* Exit statuses, from sysexits.h: 64 EX_USAGE, 75 EX_TEMPFAIL, 78 EX_CONFIG. */

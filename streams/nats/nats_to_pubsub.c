@@ -59,22 +59,20 @@ struct cell {
     struct stats_counter *lines, *batches;
 };
 
-/* clang-format off */
 static const struct option_row option_rows[] = {
     PEER_OPTIONS("pubsub", "pubsub", ""),
-    {.name = "stream", .type = OPTION_STRING, .fallback = "clicks", .inherits = "streams", .flags = OPTION_FIRST,
-        .help = "stream of pubsub to publish to"},
-    {.name = "nats_stream", .type = OPTION_STRING,
-        .help = "stream of JetStream to read (default: the name of `stream`)"},
-    {.name = "partitions", .type = OPTION_STRING, .fallback = "0-63", .flags = OPTION_LIST,
-        .help = "partitions that this cell copies at first, such as 0-15 or 0-7,32, or none; no other cell may copy "
-                "them. `millrace cell move` moves a partition"},
-    {.name = "lag_limit", .type = OPTION_DURATION, .fallback = "10m", .max = INT64_C(7) * 86400 * 1000, .unit = "ms",
-        .help = "lag at which /health becomes 503; keep it below settle_after of queue_to_nats; 0: unlimited"},
+    SETTING_STRING("stream", "stream of pubsub to publish to", .fallback = "clicks", .inherits = "streams",
+        .flags = OPTION_FIRST),
+    SETTING_STRING("nats_stream", "stream of JetStream to read (default: the name of `stream`)"),
+    SETTING_STRING("partitions",
+        "partitions that this cell copies at first, such as 0-15 or 0-7,32, or none; no other cell may copy "
+        "them. `millrace cell move` moves a partition",
+        .fallback = "0-63", .flags = OPTION_LIST),
+    SETTING_DURATION("lag_limit", "10m", 0, INT64_C(7) * 86400 * 1000, "ms",
+        "lag at which /health becomes 503; keep it below settle_after of queue_to_nats; 0: unlimited"),
     NATS_OPTIONS,
     {.name = NULL},
 };
-/* clang-format on */
 
 static int read_partitions(const struct options *o, uint64_t *set, struct error *error)
 {

@@ -30,88 +30,46 @@
 static const struct option_row rows[] = {
     PEER_OPTIONS("queue", "simplequeue", ""),
     TOOL_DATA_DIR_SETTING,
-    {.name = "queue", .type = OPTION_STRING, .fallback = "default", .help = "name of the queue"},
-    {.name = "producer",
-        .type = OPTION_STRING,
-        .help = "name that makes the put repeatable: a repeated put continues after the stored lines"},
-    {.name = "format",
-        .type = OPTION_CHOICE,
-        .fallback = "lines",
-        .choices = "lines|combined|vhost_combined|csv",
-        .help = "lines: each line is an event; combined: an access log (common or combined); vhost_combined: "
-                "the same after the virtual host; csv: the first line of each file names the fields"},
-    {.name = "log_format",
-        .type = OPTION_STRING,
-        .help = "format of an access log, of Apache ('%h %l %u %t ...') or nginx ('$remote_addr ...')"},
-    {.name = "delimiter",
-        .type = OPTION_STRING,
-        .help = "character between the values of --format=csv, or tab (default: found in the first line, "
-                "among , ; tab |)"},
-    {.name = "encoding",
-        .type = OPTION_STRING,
-        .help = "encoding of the files, by its name in iconv, such as windows-1252 (default: UTF-8; with "
-                "--format=csv also UTF-16 with a byte order mark)"},
-    {.name = "time_field",
-        .type = OPTION_STRING,
-        .help =
-            "column of --format=csv whose values become times, under the same name; empty: none (default: "
-            "[input] time). Lines and access logs have their own times"},
-    {.name = "time_format",
-        .type = OPTION_STRING,
-        .help = "form of the times of --format=csv, as in strptime(3): %d.%m.%Y %H:%M"},
-    {.name = "time_zone",
-        .type = OPTION_STRING,
-        .fallback = "UTC",
-        .help = "zone of times without a zone, such as Europe/Berlin"},
-    {.name = "follow",
-        .type = OPTION_BOOL,
-        .letter = 'f',
-        .help = "follow growing logs across rotations; FILE may be a pattern in quotes; needs --producer"},
-    {.name = "state",
-        .type = OPTION_STRING,
-        .help = "file of the contents that --producer has posted (default: in DATA_DIR/put, else in "
-                "$XDG_STATE_HOME/millrace or ~/.local/state/millrace); with --follow, file that names the "
-                "current log file (default: .FILE.PRODUCER "
-                "beside the log)"},
-    {.name = "rejects",
-        .type = OPTION_STRING,
-        .help = "file of the lines that are not events, or that the queue refuses; lines over 64 MiB are not "
-                "kept (default: none; with --follow, in DATA_DIR/put, else beside the log). Without a file, "
-                "the first such line ends the put"},
+    SETTING_STRING("queue", "name of the queue", .fallback = "default"),
+    SETTING_STRING(
+        "producer", "name that makes the put repeatable: a repeated put continues after the stored lines"),
+    SETTING_CHOICE("format", "lines", "lines|combined|vhost_combined|csv",
+        "lines: each line is an event; combined: an access log (common or combined); vhost_combined: the "
+        "same after the virtual host; csv: the first line of each file names the fields"),
+    SETTING_STRING(
+        "log_format", "format of an access log, of Apache ('%h %l %u %t ...') or nginx ('$remote_addr ...')"),
+    SETTING_STRING("delimiter", "character between the values of --format=csv, or tab (default: found in the "
+                                "first line, among , ; tab |)"),
+    SETTING_STRING("encoding", "encoding of the files, by its name in iconv, such as windows-1252 (default: "
+                               "UTF-8; with --format=csv also UTF-16 with a byte order mark)"),
+    SETTING_STRING(
+        "time_field", "column of --format=csv whose values become times, under the same name; empty: none "
+                      "(default: [input] time). Lines and access logs have their own times"),
+    SETTING_STRING("time_format", "form of the times of --format=csv, as in strptime(3): %d.%m.%Y %H:%M"),
+    SETTING_STRING("time_zone", "zone of times without a zone, such as Europe/Berlin", .fallback = "UTC"),
+    SETTING_BOOL("follow",
+        "follow growing logs across rotations; FILE may be a pattern in quotes; needs --producer",
+        .letter = 'f'),
+    SETTING_STRING("state", "file of the contents that --producer has posted (default: in DATA_DIR/put, else "
+                            "in $XDG_STATE_HOME/millrace or ~/.local/state/millrace); with --follow, file "
+                            "that names the current log file (default: .FILE.PRODUCER beside the log)"),
+    SETTING_STRING("rejects", "file of the lines that are not events, or that the queue refuses; lines over "
+                              "64 MiB are not kept (default: none; with --follow, in DATA_DIR/put, else "
+                              "beside the log). Without a file, the first such line ends the put"),
     REJECT_LIMIT_OPTIONS,
-    {.name = "rate",
-        .type = OPTION_INT,
-        .fallback = "0",
-        .min = 0,
-        .max = 100000000,
-        .help = "lines a second (0: unlimited); a burst has at most the lines of a tenth of a second"},
-    {.name = "batch",
-        .type = OPTION_INT,
-        .fallback = "2000",
-        .min = 1,
-        .max = 1000000,
-        .help = "lines in a request"},
-    {.name = "timeout",
-        .type = OPTION_DURATION,
-        .fallback = "60s",
-        .min = 100,
-        .max = 86400000,
-        .unit = "s",
-        .help = "give up after this time without progress (with --follow: never, unless set)"},
-    {.name = "input_file",
-        .type = OPTION_STRING,
-        .flags = OPTION_COMMAND_LINE | OPTION_OPERAND,
-        .means = "FILE",
-        .help = "file to post"},
-    {.name = "simplequeue_url",
-        .type = OPTION_STRING,
-        .means = "queue_url",
-        .help = "address of simplequeue"},
+    SETTING_INT("rate", "0", 0, 100000000,
+        "lines a second (0: unlimited); a burst has at most the lines of a tenth of a second"),
+    SETTING_INT("batch", "2000", 1, 1000000, "lines in a request"),
+    SETTING_DURATION("timeout", "60s", 100, 86400000, "s",
+        "give up after this time without progress (with --follow: never, unless set)"),
+    SETTING_STRING(
+        "input_file", "file to post", .flags = OPTION_COMMAND_LINE | OPTION_OPERAND, .means = "FILE"),
+    SETTING_STRING("simplequeue_url", "address of simplequeue", .means = "queue_url"),
     WITHOUT_EFFECT("max_queue_depth", ": while the queue is full (its max_depth), put waits"),
     WITHOUT_EFFECT("concurrent_requests", ": a request has `batch` lines"),
     WITHOUT_EFFECT("check_simplequeue_interval", ""),
     WITHOUT_EFFECT("stats_interval", ": put shows its progress"),
-    {.name = "quiet", .type = OPTION_BOOL, .help = "print no progress and no summary"},
+    SETTING_BOOL("quiet", "print no progress and no summary"),
     {.name = NULL},
 };
 

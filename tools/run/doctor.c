@@ -37,10 +37,8 @@ static const char doctor_unreadable[] =
 
 static const struct option_row rows[] = {
     TOOL_DATA_DIR_SETTING,
-    {.name = "fast",
-        .type = OPTION_BOOL,
-        .help = "skip the checks that read all data: journals, slices, archive and conservation"},
-    {.name = "json", .type = OPTION_BOOL, .help = "print JSON"},
+    SETTING_BOOL("fast", "skip the checks that read all data: journals, slices, archive and conservation"),
+    SETTING_BOOL("json", "print JSON"),
     {.name = NULL},
 };
 

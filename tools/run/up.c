@@ -44,48 +44,24 @@
 #define COMPACT_EVERY "1d" /* default of the setting `every` of [compactor] */
 
 static const struct option_row rows[] = {
-    {.name = "data_dir",
-        .type = OPTION_STRING,
-        .fallback = "millrace-data",
-        .help = "directory of the pipeline; each daemon has a directory below it"},
-    {.name = "streams",
-        .type = OPTION_STRING,
-        .help = "streams of the pipeline, separated by commas; the queue's events go to the first"},
-    {.name = "auth_token_file",
-        .type = OPTION_STRING,
-        .help = "file with the token of all daemons; unset: no token"},
-    {.name = "run",
-        .type = OPTION_STRING,
-        .help = "names of the daemons to run, separated by commas or spaces (default: all, with one relay: "
-                "queue_to_nats if "
-                "the file has a section [queue_to_nats], else queue_to_pubsub)"},
-    {.name = "free_ports",
-        .type = OPTION_BOOL,
-        .flags = OPTION_COMMAND_LINE,
-        .help = "use free ports instead of the configured ports; `millrace status` shows the ports, and the "
-                "log shows the public port"},
+    SETTING_STRING("data_dir", "directory of the pipeline; each daemon has a directory below it",
+        .fallback = "millrace-data"),
+    SETTING_STRING(
+        "streams", "streams of the pipeline, separated by commas; the queue's events go to the first"),
+    SETTING_STRING("auth_token_file", "file with the token of all daemons; unset: no token"),
+    SETTING_STRING(
+        "run", "names of the daemons to run, separated by commas or spaces (default: all, with one relay: "
+               "queue_to_nats if the file has a section [queue_to_nats], else queue_to_pubsub)"),
+    SETTING_BOOL("free_ports",
+        "use free ports instead of the configured ports; `millrace status` shows the ports, and the log "
+        "shows the public port",
+        .flags = OPTION_COMMAND_LINE),
     TOOL_COLOR_SETTING("colour of the daemon names before log lines"),
-    {.name = "restart_delay",
-        .type = OPTION_DURATION,
-        .fallback = "100ms",
-        .min = 1,
-        .max = 60000,
-        .unit = "ms",
-        .help = "delay before a crashed daemon is restarted; doubles with each further crash"},
-    {.name = "restart_delay_max",
-        .type = OPTION_DURATION,
-        .fallback = "10s",
-        .min = 1,
-        .max = 3600000,
-        .unit = "ms",
-        .help = "longest delay before a restart"},
-    {.name = "stop_timeout",
-        .type = OPTION_DURATION,
-        .fallback = "30s",
-        .min = 100,
-        .max = 3600000,
-        .unit = "ms",
-        .help = "time for a daemon to stop before it is killed"},
+    SETTING_DURATION("restart_delay", "100ms", 1, 60000, "ms",
+        "delay before a crashed daemon is restarted; doubles with each further crash"),
+    SETTING_DURATION("restart_delay_max", "10s", 1, 3600000, "ms", "longest delay before a restart"),
+    SETTING_DURATION(
+        "stop_timeout", "30s", 100, 3600000, "ms", "time for a daemon to stop before it is killed"),
     {0},
 };
 
