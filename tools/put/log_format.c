@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/rfc3339.h"
 #include "counts/event_seconds.h"
+#include "enrich/client_address.h"
 #include "tools/put/log_fields.h"
 
 #include <ctype.h>
@@ -297,6 +298,28 @@ static void append_site(struct log_format *f, struct buf *event, struct bytes si
         buf_printf(event, ",\"port\":%" PRIu64, port);
 }
 
+/* Appends the first valid address of a list, without its port. A proxy that does not know an address writes another
+ * word, such as `unknown`. Without a valid address, the list begins with the name of a host. */
+static void append_address(struct log_format *f, struct buf *event, const char *member, struct bytes list)
+{
+    char text[CLIENT_ADDRESS_TEXT];
+    struct client_address address;
+    struct bytes first = BYTES_NONE;
+    while (list.len > 0) {
+        const char *comma = memchr(list.ptr, ',', list.len);
+        size_t n = comma ? (size_t)(comma - list.ptr) : list.len, next = n + (comma != NULL);
+        struct bytes item = bytes_trim(bytes_of(list.ptr, n));
+        if (client_address_parse(item, &address)) {
+            append_text(f, event, member, bytes_str(client_address_print(&address, text)));
+            return;
+        }
+        if (first.len == 0)
+            first = item;
+        list = bytes_of(list.ptr + next, list.len - next);
+    }
+    append_text(f, event, member, first);
+}
+
 static void append_field(
     struct log_format *f, struct buf *event, const struct log_field *p, struct bytes span)
 {
@@ -306,10 +329,7 @@ static void append_field(
     struct bytes text = is_absent ? BYTES_NONE : unescape(span, &f->text);
     switch (p->kind) {
     case LOG_ADDRESS:
-        for (size_t i = 0; i < text.len; i++)
-            if (text.ptr[i] == ',')
-                text.len = i;
-        append_text(f, event, p->member, bytes_trim(text));
+        append_address(f, event, p->member, text);
         break;
     case LOG_REQUEST:
         append_request(f, event, text);

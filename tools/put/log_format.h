@@ -7,7 +7,8 @@
  * 1. A field in quotes ends at the next quote without a backslash, so a client cannot forge an end. A text without
  *    quotes, such as the name of a user or a request, ends where the rest of the line first matches the format. So it may contain
  *    blanks, "[" and times.
- * 2. A blank of the format matches one or more blanks. An address may be a list, of which the first address counts.
+ * 2. A blank of the format matches one or more blanks. Of a list of addresses, the first valid one counts, without
+ *    its port.
  * 3. A member whose value is "-", empty or `""` is null, so that the aggregator does not report the field as missing.
  *    `bytes` is 0 then; `ident` and `request` are left out.
  * 4. The servers escape bytes as \xHH, \" and \\; the event has the bytes themselves. U+FFFD replaces invalid UTF-8.

@@ -142,6 +142,10 @@ static void test_addresses_and_hosts(void **state)
     check("192.0.2.7,10.0.0.1 - - " REST, BEGIN ANONYMOUS "," STATUS);
     check("\"192.0.2.7, 10.0.0.1\" - - " REST, BEGIN ANONYMOUS "," STATUS);
     check("\"192.0.2.7\" - - " REST, BEGIN ANONYMOUS "," STATUS);
+    check("unknown, 192.0.2.7 - - " REST, BEGIN ANONYMOUS "," STATUS);
+    check("-, , _hidden, 192.0.2.7:4711, 203.0.113.9 - - " REST, BEGIN ANONYMOUS "," STATUS);
+    check("::ffff:192.0.2.7 - - " REST, BEGIN ANONYMOUS "," STATUS);
+    check("unknown, _hidden - - " REST, "{\"time\":1332547200,\"host\":\"unknown\"" ANONYMOUS "," STATUS);
     check_wrong("shop.example:443 192.0.2.7 - - " REST, "--format=vhost_combined");
     check_wrong("Nov 28 10:00:00 web1 192.0.2.7 - - " REST, "`Nov` is not the client");
     check_wrong("web-5c nginx 192.0.2.7 - ann " REST, "`web-5c` is not the client");
