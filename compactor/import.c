@@ -193,6 +193,8 @@ static enum compact_result add_record(struct import_file *f, struct bytes line, 
     struct record_key key;
     const struct manifest *m = f->spec->archive;
     const char *wrong = record_check(line, &i->values, &key, &i->lookup);
+    if (wrong && f->line == 1 && !memchr(line.ptr, '|', line.len))
+        wrong = "not a record; to import a CSV file whose first row names the columns, add --format=csv";
     if (!wrong && key.is_subtotal && (key.is_set || i->has_uniques) &&
         (counters_text_is_other(m->counters, key.ns, key.is_set) ||
             counters_text_is_other(m->retired, key.ns, key.is_set)))

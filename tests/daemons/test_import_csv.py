@@ -226,6 +226,9 @@ class Refusals(ImportCase):
         for args, status in ((["--counter=site"], 64), (["--import", "--format=csv", "--time-zone=Mars", "x"], 64),
                              (["--export", "--skip-bad"], 64), (["--import", "--format=csv", "--period=2024", "--date=d", "x"], 64)):
             self.compactor(*args, expect=status)
+        name = self.write("counts.csv", "date,key,count\n2024-01-31,a,1\n")
+        self.assertIn(b"counts.csv:1: not a record; to import a CSV file whose first row names the columns, add --format=csv",
+                      self.compactor("--import", name, expect=78).stderr)
         self.assertEqual(self.records(), [])
 
     def test_the_same_file(self):
