@@ -88,6 +88,8 @@ static void on_done(enum http_client_result result, const struct http_reply_view
     p->call = NULL;
     if (!p->config.on_outcome) /* publisher_free */
         return;
+    if (result == HTTP_CLIENT_CANCELLED && http_call_sent_at(reply->call) == 0)
+        result = HTTP_CLIENT_REFUSED; /* cancelled while the request waited for a connection */
     buf_clear(&p->body);
     json_doc_free(&p->reply);
     snprintf(p->why, sizeof p->why, "%s", http_client_strerror(result));

@@ -89,7 +89,8 @@ void publisher_free(struct publisher **p);
 /* Asks for the producer's mark. Call publisher_ask and publisher_send only while no request is in progress. */
 void publisher_ask(struct publisher *p, const char *producer);
 void publisher_send(struct publisher *p, const struct publisher_run *run);
-/* Cancels a request in progress: on_outcome gets PUBLISHER_FAILED with may_be_stored. */
+/* Cancels a request in progress: on_outcome gets PUBLISHER_FAILED, with may_be_stored if the request had
+ * a connection. */
 void publisher_cancel(struct publisher *p);
 
 const struct publisher_destination *publisher_destination(const struct publisher *p);
