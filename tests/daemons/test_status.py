@@ -653,6 +653,28 @@ class StatusTest(harness.MillraceTest):
             wait_until(lambda: not is_failed(), self.text)
             pipeline.interrupt()
 
+    def test_a_removed_file_of_the_archive(self):
+        """The API has mapped it, so that queries still work."""
+        self.up().wait_ready()
+        name = os.path.join(os.path.realpath(os.path.join(self.data, "archive", "current")), "shard-0-of-1.csv")
+        self.look_until(lambda status, look: status == 0)
+        os.rename(name, self.path("kept"))
+        text = "the archive's file %s does not exist" % name
+        self.look_until(lambda status, look: (status, [p["problem"] for p in look["problems"]]) == (1, [text]))
+        os.rename(self.path("kept"), name)
+        self.look_until(lambda status, look: status == 0)
+
+    def test_a_suspended_compactor(self):
+        pipeline = self.up(compactor={"every": "1h"}).wait_ready()
+        self.look_until(lambda status, look: status == 0)
+        pid = pipeline.daemon_pid("compactor")
+        os.kill(pid, signal.SIGSTOP)
+        self.addCleanup(lambda: os.path.exists("/proc/%d" % pid) and os.kill(pid, signal.SIGCONT))
+        look = self.look_until(lambda status, look: (status, look["daemons"]["compactor"]["state"]) == (1, "suspended"))
+        self.assertEqual([p["remedy"] for p in look["problems"]], ["kill -CONT %d" % pid])
+        os.kill(pid, signal.SIGCONT)
+        self.look_until(lambda status, look: status == 0)
+
     def test_days_until_the_disk_is_full(self):
         """From the sample that `millrace up` left."""
         self.data = self.path("data")

@@ -6,6 +6,7 @@
 #include "counts/slice_files.h"
 #include "daemon/daemon.h"
 #include "tools/run/status_problems.h"
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -150,6 +151,37 @@ static void look_at_newest(struct pipeline_status *s, const char *archive)
     free(path);
 }
 
+/* True if a file of the current generation does not exist. A compaction may remove a generation that is no longer
+ * current. */
+static bool is_missing(const char *archive, const char *path, uint64_t generation)
+{
+    struct stat st;
+    struct manifest now;
+    if (stat(path, &st) == 0 || errno != ENOENT || manifest_read_current(archive, &now, NULL) != MANIFEST_OK)
+        return false;
+    bool is_current = now.generation == generation;
+    manifest_free(&now);
+    return is_current;
+}
+
+/* Finds a removed file, which the daemons that have mapped it serve until they restart. */
+static void look_at_files(struct pipeline_status *s, const char *archive, const struct manifest *m)
+{
+    bool found = false;
+    const struct manifest_file *f;
+    char directory[MANIFEST_NAME_TEXT];
+    manifest_directory_name(m->generation, directory);
+    for (size_t at = 0; !found && (f = manifest_next_file(m, &at));) {
+        char *path = mem_printf("%s/%s/%s", archive, directory, f->name);
+        found = is_missing(archive, path, m->generation);
+        if (found)
+            status_add_problem(s, STATUS_ATTENTION,
+                "restore the file from a backup; daemons that have opened it serve it until they restart",
+                "the archive's file %s does not exist", path);
+        free(path);
+    }
+}
+
 /* Returns the last slice of which the aggregator has deleted the file; 0: none. */
 static uint64_t cleared_slice(const struct pipeline_status *s)
 {
@@ -177,6 +209,7 @@ static void look_at_archive(struct pipeline_status *s)
                 s->archive_generation, m.through, cleared);
         else
             look_at_newest(s, path);
+        look_at_files(s, path, &m);
         manifest_free(&m);
     }
     const struct pipeline_daemon *c = &s->pipeline.daemons[PIPELINE_COMPACTOR];

@@ -294,6 +294,7 @@ static const struct {
     [PIPELINE_API] = {NULL, "request_seconds", "/v1/", "/count"},
 };
 
+#define SUSPENDED "suspended"
 /* States that a daemon cannot report itself. A daemon that has ended may have logged a remedy, which replaces
  * `remedy`. */
 static const struct outside {
@@ -309,6 +310,7 @@ static const struct outside {
     {"stopping", "wait", STATUS_DOWN, START},
     {"stopped", "", STATUS_DOWN, START},
     {"unreachable", "", STATUS_DOWN, START},
+    {SUSPENDED, "", STATUS_ATTENTION, NOTHING},
     {NULL, "", STATUS_FINE, NOTHING},
 };
 
@@ -348,8 +350,10 @@ static void judge_state(struct pipeline_status *s, size_t i)
     bool has_ended = strcmp(d->state, "restarting") == 0 || strcmp(d->state, "failed") == 0;
     bool hangs = strcmp(d->state, "unreachable") == 0 && p->pid > 0;
     char *remedy =
-        hangs ? mem_printf("see its log; if it hangs: kill -9 %" PRId64 "; `millrace up` restarts it", p->pid)
-              : command_after(s, has_ended && p->remedy ? p->remedy : row->remedy, row->then);
+        strcmp(d->state, SUSPENDED) == 0 ? mem_printf("kill -CONT %" PRId64, p->pid)
+        : hangs
+            ? mem_printf("see its log; if it hangs: kill -9 %" PRId64 "; `millrace up` restarts it", p->pid)
+            : command_after(s, has_ended && p->remedy ? p->remedy : row->remedy, row->then);
     status_add_problem(s, d->level, remedy, "%s is %s%s%.*s", pipeline_daemon_name(i), d->state,
         d->detail.len ? ": " : "", (int)d->detail.len, d->detail.len ? d->detail.ptr : "");
     free(remedy);
@@ -431,7 +435,21 @@ static bool ask_health(struct pipeline_status *s, size_t i)
     return is_daemon;
 }
 
-/* Returns the state of a daemon if the state is known from run.json; NULL: the daemon must be asked. */
+/* True if a signal such as SIGSTOP has suspended the process of a daemon on this host. */
+static bool is_suspended(const struct pipeline_status *s, const struct pipeline_daemon *p)
+{
+    struct buf stat = {0};
+    char *path = mem_printf("/proc/%" PRId64 "/stat", p->pid);
+    bool is_read = s->pipeline.is_here && p->pid > 0 && io_read_file(path, 4096, &stat) == 0;
+    const char *end = is_read && stat.len > 0 ? memrchr(stat.ptr, ')', stat.len) : NULL; /* the name's end */
+    bool is = end && end + 2 < stat.ptr + stat.len && end[2] == 'T';
+    buf_free(&stat);
+    free(path);
+    return is;
+}
+
+/* Returns the state of a daemon if the state is known from run.json; NULL: the daemon must be asked. The compactor cannot
+ * be asked. */
 static const char *state_without_asking(const struct pipeline_status *s, size_t i)
 {
     static const char *const known[] = {"failed", "restarting", "waiting", "starting", "stopping", "stopped"};
@@ -445,7 +463,9 @@ static const char *state_without_asking(const struct pipeline_status *s, size_t 
     for (size_t t = 0; d->state && t < sizeof known / sizeof *known; t++)
         if (strcmp(known[t], d->state) == 0 && (t < 3 || i == PIPELINE_COMPACTOR))
             return known[t];
-    return i == PIPELINE_COMPACTOR ? (d->state ? "ready" : "off") : NULL;
+    if (i != PIPELINE_COMPACTOR)
+        return NULL;
+    return !d->state ? "off" : is_suspended(s, d) ? SUSPENDED : "ready";
 }
 
 /* True if the process in run.json has ended, although the daemon answers. `millrace up` then has not written, or cannot write,
