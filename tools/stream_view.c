@@ -208,12 +208,12 @@ static int await_pipeline(struct stream_view *v, struct pipeline *p)
     if (ends_at_end(v))
         return p->starting ? tool_fail(EX_TEMPFAIL, "the pipeline of %s is starting", p->data_dir)
                            : tool_check_runs(p);
-    tool_fail(
-        0, "the pipeline of %s is %s; waiting for it", p->data_dir, p->starting ? "starting" : "stopped");
     sigemptyset(&signals);
     sigaddset(&signals, SIGINT);
     sigaddset(&signals, SIGTERM);
     sigprocmask(SIG_BLOCK, &signals, &before);
+    tool_fail(
+        0, "the pipeline of %s is %s; waiting for it", p->data_dir, p->starting ? "starting" : "stopped");
     while (!v->ended && (pipeline_is_stopped(p) || p->starting)) {
         v->ended = sigtimedwait(&signals, NULL, &interval) > 0;
         pipeline_close(p);
