@@ -34,6 +34,7 @@
 #include "base/error.h"
 #include "journal/journal.h"
 #include "lists/list_op.h"
+#include "lists/list_store.h" /* enum lists_result, list_store_copy */
 
 #include <sys/queue.h>
 
@@ -44,13 +45,6 @@
 #define LISTS_WAITING_MAX ((size_t)64 << 20) /* bytes of changes that are not made yet */
 #define LISTS_JOURNAL_MAX                                                                                    \
     ((uint64_t)256 << 20) /* bytes after the position, above which saves do not wait for `delay` */
-
-enum lists_result {
-    LISTS_OK,
-    LISTS_NO_SPACE, /* the disk is full: try again later */
-    LISTS_DAMAGED,  /* store or journal are damaged, or do not belong together */
-    LISTS_FAILED,   /* a system call failed */
-};
 
 struct lists;
 struct lists_config {
@@ -87,7 +81,7 @@ struct lists_change {
     STAILQ_ENTRY(lists_change) link;
     struct lists *lists;
     struct bytes left;
-    uint64_t start;
+    uint64_t end;
 };
 /* Accepts a change at the wall-clock time `now` (JOURNAL_OK), or refuses it without `done`: JOURNAL_TOO_LARGE, JOURNAL_BUSY,
  * JOURNAL_NO_SPACE or JOURNAL_LATCHED. */
@@ -145,9 +139,5 @@ struct lists_stats lists_stats(struct lists *l);
 bool lists_is_full(const struct lists *l);
 /* The reason why changes fail until a restart, or NULL. */
 const char *lists_failure(const struct lists *l);
-
-/* Copies the store (lists.mdb) of a stopped or running instance into the directory `to`. A backup first pins the files of the
- * journal, then copies the store, then the journal's new bytes. */
-enum lists_result lists_copy_store(const char *dir, const char *to, struct error *error);
 
 #endif
