@@ -17,8 +17,9 @@
 struct making {
     bool is_active;
     struct list_op op; /* op.names: those that are left */
+    struct bytes author;
     uint64_t sequence;
-    struct unsaved_item *item;
+    struct unsaved_item *item; /* NULL before the first entry */
     bool walks_store;          /* an author's unsaved edges are done */
     char after[LIST_NAME_MAX]; /* the last follower of the walk */
     size_t after_len, steps;
@@ -121,8 +122,11 @@ static bool is_stored(struct bytes id, void *arg)
 static void put(struct bytes key, struct lists *l)
 {
     struct making *m = &l->making;
-    unsaved_put(&l->unsaved, key, m->item, m->op.type == LIST_REMOVE_FROM ? LIST_NO_TIME : m->op.time,
-        m->sequence, m->now);
+    bool is_removal = m->op.type == LIST_REMOVE_FROM;
+    if (!m->item)
+        m->item = is_removal ? unsaved_item_name(&l->unsaved, m->op.id)
+                             : unsaved_item_new(&l->unsaved, m->op.id, m->op.data, m->sequence, 0);
+    unsaved_put(&l->unsaved, key, m->item, is_removal ? LIST_NO_TIME : m->op.time, m->sequence, m->now);
     l->stats.entries++;
     m->steps--;
 }
@@ -138,13 +142,9 @@ static bool begin_op(struct lists *l, struct bytes *left, uint64_t end)
         return false;
     }
     *m = (struct making){.is_active = true, .op = op, .sequence = offset + 1};
-    if (op.type == LIST_ADD || op.type == LIST_ADD_BY_AUTHOR)
-        m->item = unsaved_item_new(&l->unsaved, op.id, op.data, m->sequence, 0);
-    else if (op.type == LIST_REMOVE_FROM)
-        m->item = unsaved_item_name(&l->unsaved, op.id);
     if (op.type == LIST_ADD_BY_AUTHOR) {
-        list_name_take(&m->op.names, &m->op.names); /* the author */
-        unsaved_walk_begin(&l->unsaved, m->op.names);
+        list_name_take(&op.names, &m->author);
+        unsaved_walk_begin(&l->unsaved, m->author);
     }
     return true;
 }
@@ -164,7 +164,7 @@ static void put_stored_followers(struct lists *l)
     buf_clear(&l->followers);
     if (t)
         list_txn_walk_followers(
-            t, m->op.names, bytes_of(m->after, m->after_len), m->steps, append_name, &l->followers);
+            t, m->author, bytes_of(m->after, m->after_len), m->steps, append_name, &l->followers);
     if (!t || list_txn_end(&t) != LISTS_OK) {
         l->failure = error;
         return;
@@ -172,7 +172,7 @@ static void put_stored_followers(struct lists *l)
     for (names = buf_bytes(&l->followers); list_name_take(&names, &name);) {
         memcpy(m->after, name.ptr, name.len);
         m->after_len = name.len;
-        if (unsaved_find_edge(&l->unsaved, m->op.names, name))
+        if (unsaved_find_edge(&l->unsaved, m->author, name))
             m->steps--; /* the unsaved edge counts, and is done */
         else
             put(name, l);
@@ -213,7 +213,7 @@ static bool continue_op(struct lists *l)
         return true;
     }
     while (m->steps > 0 && list_name_take(&m->op.names, &name)) {
-        if (m->item)
+        if (m->op.type == LIST_ADD || m->op.type == LIST_REMOVE_FROM)
             put(name, l);
         else {
             unsaved_put_edge(&l->unsaved, m->op.id, name, m->op.type == LIST_FOLLOW, m->sequence, m->now);
@@ -232,8 +232,7 @@ static size_t make_slice(struct lists *l, struct bytes *left, uint64_t end, usec
     m->steps = SLICE;
     m->now = now;
     if (continue_op(l)) {
-        if (m->item)
-            unsaved_item_release(&l->unsaved, m->item);
+        unsaved_item_release(&l->unsaved, m->item);
         m->is_active = false;
         l->made = end - left->len;
         l->stats.ops++;

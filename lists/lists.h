@@ -8,7 +8,7 @@
  *    and all operations of a change. Memory has only what is not saved: a change never reads a list or an item.
  * 2. Operations are laws of greatest values, so that their effect depends neither on the time of a save nor on a repetition.
  *    An entry has the greatest time of its adds, and is removed if its last operation is a removal. An item has the data of
- *    its last add. An item removed everywhere hides the entries whose last add was before this removal.
+ *    its last add to at least one list. An item removed everywhere hides the entries whose last add was before this removal.
  * 3. A list stores its greatest keep + LISTS_SPARE(keep) entries, removed ones included, and shows the first `keep` that are
  *    not removed. So an entry that was cut never returns, and removals do not shorten a list until they exceed the spare.
  * 4. Unsaved keys, edges and removals are saved in the order of their first change, each `delay` after it, or earlier if the
@@ -71,7 +71,8 @@ struct lists_cursor {
 /* The caller owns the struct until `done`, which may free it. */
 struct lists_change {
     struct buf ops; /* operations, as list_op_append writes them; may be empty with a follower */
-    /* The follower of a stream (the producer of the journal's frame), or empty. Its cursor moves with the change. */
+    /* The follower of a stream (the producer of the journal's frame), or empty. Its cursor moves with the change. A follower may
+     * have only one unanswered change (JOURNAL_MARK_BUSY). */
     struct bytes follower;
     struct lists_cursor cursor;
     /* Called once, in lists_poll. JOURNAL_OK: the change is made. After a failure, a restart may make the change. */

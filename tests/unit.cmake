@@ -238,3 +238,6 @@ foreach(name aggregate backup compactor_run file_archive http_heads http_pool jo
     set_tests_properties(unit_${name} PROPERTIES COST 20)
   endif()
 endforeach()
+millrace_unit_test_if(lists lists_core ${CMAKE_DL_LIBS})
+target_sources(unit_lists PRIVATE support/lists_model.c)
+millrace_add_full_test(unit_lists_full "MILLRACE_PROGRAMS=1000" $<TARGET_FILE:unit_lists>)

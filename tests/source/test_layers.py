@@ -11,7 +11,7 @@ import unittest
 import harness
 from harness import ROOT
 
-PARTS = ("simplequeue", "pubsub", "readers", "streams", "aggregator", "compactor", "sortdb", "spamfilter", "metricdb", "scraper", "ruler", "api", "backup", "tools")
+PARTS = ("simplequeue", "pubsub", "readers", "streams", "aggregator", "compactor", "sortdb", "spamfilter", "lists", "metricdb", "scraper", "ruler", "api", "backup", "tools")
 
 
 def rooms():
