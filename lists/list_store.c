@@ -73,24 +73,24 @@ static int open_tables(struct list_store *s)
     return r;
 }
 
-/* Compares a text of the table of meta data, or stores it if it is missing. */
-static void check_meta(struct list_txn *t, struct bytes name, struct bytes text, const char *trouble)
-{
-    struct bytes stored;
-    if (!list_txn_get(t, LIST_TABLE_META, name, &stored))
-        list_txn_put(t, LIST_TABLE_META, name, text);
-    else if (!bytes_equal(stored, text))
-        error_set(t->error, LISTS_DAMAGED, "%.600s: %s", t->store->path, trouble);
-}
-
+/* Checks format and journal, or stores them in a new file. */
 static enum lists_result check_store(struct list_store *s, const char *journal_id, struct error *error)
 {
+    struct bytes format, journal = BYTES_NONE;
     struct list_txn *t = list_store_write(s, error);
     if (!t)
         return (enum lists_result)error->code;
-    check_meta(t, BYTES_LITERAL("format"), BYTES_LITERAL(FORMAT), "unknown format version");
-    check_meta(t, BYTES_LITERAL("journal"), bytes_str(journal_id), "belongs to another journal");
-    return list_txn_commit(&t, list_txn_position(t));
+    if (!list_txn_get(t, LIST_TABLE_META, BYTES_LITERAL("format"), &format)) {
+        list_txn_put(t, LIST_TABLE_META, BYTES_LITERAL("format"), BYTES_LITERAL(FORMAT));
+        list_txn_put(t, LIST_TABLE_META, BYTES_LITERAL("journal"), bytes_str(journal_id));
+        return list_txn_commit(&t, 0);
+    }
+    list_txn_get(t, LIST_TABLE_META, BYTES_LITERAL("journal"), &journal);
+    if (!bytes_equal_str(format, FORMAT))
+        error_set(error, LISTS_DAMAGED, "%.600s: unknown format version", s->path);
+    else if (!bytes_equal_str(journal, journal_id))
+        error_set(error, LISTS_DAMAGED, "%.600s: belongs to another journal", s->path);
+    return list_txn_end(&t);
 }
 
 struct list_store *list_store_open(const char *dir, const char *journal_id, struct error *error)

@@ -186,7 +186,7 @@ static struct lists *open_lists(const char *dir, unsigned seed)
     if (!l)
         fprintf(stderr, "%s\n", error.text);
     if (!l && error.code != LISTS_DAMAGED && full_to > 0)
-        _exit(KILLED);
+        _exit(KILLED); /* a new directory, or a restart without space for the journal */
     return l;
 }
 
