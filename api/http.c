@@ -97,51 +97,31 @@ void api_ask_again(struct http_request *req, enum query_kind kind, int64_t quart
     (kind < QUERY_UNIQUES ? handle_query_of : handle_sets_of)(req, api, kind, quarters_since, false);
 }
 
-static void handle_uniques(struct http_request *req, void *ctx)
-{
-    handle_sets(req, ctx, QUERY_UNIQUES);
-}
-
-static void handle_retention(struct http_request *req, void *ctx)
-{
-    handle_sets(req, ctx, QUERY_RETENTION);
-}
-
-static void handle_cohort(struct http_request *req, void *ctx)
-{
-    handle_sets(req, ctx, QUERY_COHORT);
-}
-
-static void handle_series(struct http_request *req, void *ctx)
-{
-    handle_query(req, ctx, QUERY_SERIES);
-}
-
-static void handle_breakdown(struct http_request *req, void *ctx)
-{
-    handle_query(req, ctx, QUERY_BREAKDOWN);
-}
-
-static void handle_compare(struct http_request *req, void *ctx)
-{
-    handle_query(req, ctx, QUERY_COMPARE);
-}
-
-static void handle_top(struct http_request *req, void *ctx)
-{
-    handle_query(req, ctx, QUERY_TOP);
-}
-
-static void handle_quantile(struct http_request *req, void *ctx)
-{
-    handle_query(req, ctx, QUERY_QUANTILE);
-}
-
-static void handle_lookup(struct http_request *req, void *ctx)
-{
-    struct api *api = ctx;
-    lookup_start(&api->cells, api->counters, api->max_search, req);
-}
+#define HANDLER(NAME, CALL)                                                                                  \
+    static void handle_##NAME(struct http_request *req, void *ctx)                                           \
+    {                                                                                                        \
+        struct api *api = ctx;                                                                               \
+        CALL;                                                                                                \
+    }
+HANDLER(uniques, handle_sets(req, api, QUERY_UNIQUES))
+HANDLER(retention, handle_sets(req, api, QUERY_RETENTION))
+HANDLER(cohort, handle_sets(req, api, QUERY_COHORT))
+HANDLER(series, handle_query(req, api, QUERY_SERIES))
+HANDLER(breakdown, handle_query(req, api, QUERY_BREAKDOWN))
+HANDLER(compare, handle_query(req, api, QUERY_COMPARE))
+HANDLER(top, handle_query(req, api, QUERY_TOP))
+HANDLER(quantile, handle_query(req, api, QUERY_QUANTILE))
+HANDLER(lookup, lookup_start(&api->cells, api->counters, api->max_search, req))
+HANDLER(freshness, freshness_ask(&api->cells, req))
+HANDLER(page, page_reply(api->page, req))
+HANDLER(script, script_reply(req, api->public_path))
+HANDLER(live, live_reply(api->live, req))
+HANDLER(live_rate, live_reply_rate(api->live, req))
+HANDLER(changes, changes_reply(api->changes, req))
+HANDLER(pipeline, pipeline_reply(api->pipeline, req))
+HANDLER(manage, manage_reply(req, api->pipeline))
+HANDLER(metrics, metrics_proxy_pass(api->metricdb, "metricdb", req))
+HANDLER(rules, metrics_proxy_pass(api->ruler, "ruler", req))
 
 static void handle_counters(struct http_request *req, void *ctx)
 {
@@ -154,50 +134,10 @@ static void handle_counters(struct http_request *req, void *ctx)
     buf_free(&out);
 }
 
-static void handle_freshness(struct http_request *req, void *ctx)
-{
-    freshness_ask(&((struct api *)ctx)->cells, req);
-}
-
 static void handle_openapi(struct http_request *req, void *ctx)
 {
     (void)ctx;
     etag_reply(req, "application/json", openapi_document(), 0);
-}
-
-static void handle_page(struct http_request *req, void *ctx)
-{
-    page_reply(((struct api *)ctx)->page, req);
-}
-
-static void handle_script(struct http_request *req, void *ctx)
-{
-    script_reply(req, ((struct api *)ctx)->public_path);
-}
-
-static void handle_live(struct http_request *req, void *ctx)
-{
-    live_reply(((struct api *)ctx)->live, req);
-}
-
-static void handle_live_rate(struct http_request *req, void *ctx)
-{
-    live_reply_rate(((struct api *)ctx)->live, req);
-}
-
-static void handle_changes(struct http_request *req, void *ctx)
-{
-    changes_reply(((struct api *)ctx)->changes, req);
-}
-
-static void handle_pipeline(struct http_request *req, void *ctx)
-{
-    pipeline_reply(((struct api *)ctx)->pipeline, req);
-}
-
-static void handle_manage(struct http_request *req, void *ctx)
-{
-    manage_reply(req, ((struct api *)ctx)->pipeline);
 }
 
 /* What the client may do, so that the page shows only this. */
@@ -219,16 +159,6 @@ static void handle_sql(struct http_request *req, void *ctx)
         sql_children_ask(api->sql, req);
     else
         http_problem(req, 404, "sql-off", "set sql = yes under [api]", "statements in SQL are off");
-}
-
-static void handle_metrics(struct http_request *req, void *ctx)
-{
-    metrics_proxy_pass(((struct api *)ctx)->metricdb, "metricdb", req);
-}
-
-static void handle_rules(struct http_request *req, void *ctx)
-{
-    metrics_proxy_pass(((struct api *)ctx)->ruler, "ruler", req);
 }
 
 #define OF_COUNTS (HTTP_VIEW_OVERVIEW | HTTP_VIEW_KEY)
