@@ -1,6 +1,7 @@
 #include "metricdb/query_params.h"
 
 #include "base/rfc3339.h"
+#include "metrics/metric_duration.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -41,35 +42,5 @@ bool query_time_read(struct bytes text, int64_t *out)
 
 bool query_duration_read(struct bytes text, int64_t *out)
 {
-    static const struct {
-        const char *name;
-        int64_t ms;
-    } units[] = {{"y", INT64_C(365) * 86400000}, {"w", INT64_C(7) * 86400000}, {"d", 86400000},
-        {"h", 3600000}, {"m", 60000}, {"s", 1000}, {"ms", 1}};
-    const char *at = text.ptr, *end = text.ptr + text.len;
-    size_t next = 0; /* the first unit that may follow */
-    int64_t sum = 0;
-    if (read_seconds(text, out))
-        return true;
-    while (at < end) {
-        const char *digits = at;
-        uint64_t n;
-        while (at < end && *at >= '0' && *at <= '9')
-            at++;
-        const char *name = at;
-        while (at < end && *at >= 'a' && *at <= 'z')
-            at++;
-        size_t i = next;
-        while (i < sizeof units / sizeof *units &&
-               !bytes_equal_str(bytes_of(name, (size_t)(at - name)), units[i].name))
-            i++;
-        if (i == sizeof units / sizeof *units ||
-            !bytes_to_u64(bytes_of(digits, (size_t)(name - digits)), &n) ||
-            n > (uint64_t)((QUERY_TIME_MAX - sum) / units[i].ms))
-            return false;
-        sum += (int64_t)n * units[i].ms;
-        next = i + 1;
-    }
-    *out = sum;
-    return text.len > 0;
+    return read_seconds(text, out) || !metric_duration_read(text, out);
 }

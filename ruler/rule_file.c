@@ -2,6 +2,7 @@
 
 #include "base/io.h"
 #include "metrics/exposition.h"
+#include "metrics/metric_duration.h"
 #include "ruler/alert_text.h"
 
 #include <glob.h>
@@ -61,28 +62,7 @@ static int read_text(const struct reading *r, const yaml_node_t *value, char **o
 
 bool rule_duration_read(const char *text, int64_t *ms)
 {
-    static const struct {
-        const char *name;
-        int64_t ms;
-    } units[] = {{"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}, {"d", 86400000}, {"w", 604800000},
-        {"y", INT64_C(31536000000)}};
-    int64_t sum = 0, last = INT64_MAX;
-    if (strcmp(text, "0") == 0)
-        text = "0s";
-    do {
-        size_t n = strspn(text, "0123456789"), len = strspn(text + n, "abcdefghijklmnopqrstuvwxyz"), u = 0;
-        uint64_t count;
-        while (u < 7 && (strlen(units[u].name) != len || strncmp(units[u].name, text + n, len) != 0))
-            u++;
-        if (u == 7 || units[u].ms >= last || !bytes_to_u64(bytes_of(text, n), &count) ||
-            count > (uint64_t)(DURATION_MAX / units[u].ms))
-            return false;
-        sum += (int64_t)count * units[u].ms;
-        last = units[u].ms;
-        text += n + len;
-    } while (*text != '\0' && sum <= DURATION_MAX);
-    *ms = sum;
-    return sum <= DURATION_MAX;
+    return !metric_duration_read(bytes_str(strcmp(text, "0") == 0 ? "0s" : text), ms) && *ms <= DURATION_MAX;
 }
 
 static int read_duration(struct reading *r, const yaml_node_t *value, void *out)

@@ -303,40 +303,6 @@ void lexer_describe(const struct lexer *l, struct token t, struct buf *out)
     buf_append_str(out, is_operator || is_word ? ">" : "\"");
 }
 
-const char *lexer_duration(struct bytes text, int64_t *milliseconds)
-{
-    static const struct {
-        const char *unit;
-        uint64_t size;
-    } units[] = {{"y", 31536000000}, {"w", 604800000}, {"d", 86400000}, {"h", 3600000}, {"m", 60000},
-        {"s", 1000}, {"ms", 1}};
-    uint64_t sum = 0;
-    size_t next = 0, i = 0;
-    while (i < text.len) {
-        size_t from = i, unit;
-        uint64_t n;
-        while (i < text.len && is_digit(text.ptr[i]))
-            i++;
-        struct bytes digits = bytes_of(text.ptr + from, i - from);
-        for (from = i; i < text.len && !is_digit(text.ptr[i]);)
-            i++;
-        for (unit = next; unit < 7; unit++)
-            if (bytes_equal_str(bytes_of(text.ptr + from, i - from), units[unit].unit))
-                break;
-        if (unit == 7 || digits.len == 0)
-            return "not a valid duration string";
-        /* 292 years, as the nanoseconds of Prometheus fit into 64 bits */
-        if (!bytes_to_u64(digits, &n) || n > 9223372036854 / units[unit].size ||
-            (sum += n * units[unit].size) > 9223372036854)
-            return "duration out of range";
-        next = unit + 1;
-    }
-    if (sum == 0)
-        return "duration must be greater than 0";
-    *milliseconds = (int64_t)sum;
-    return NULL;
-}
-
 bool lexer_number(struct bytes text, double *number)
 {
     char digits[400], *end;

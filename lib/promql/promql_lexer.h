@@ -84,8 +84,6 @@ void lexer_fail(struct lexer *l, size_t position, const char *fmt, ...) __attrib
 /* Writes the token as errors name it: identifier "foo", <op:*>. */
 void lexer_describe(const struct lexer *l, struct token t, struct buf *out);
 
-/* Reads 1h30m as milliseconds. Returns the reason of a refusal, or NULL. */
-const char *lexer_duration(struct bytes text, int64_t *milliseconds);
 /* Reads decimal, hexadecimal and octal numbers, Inf and NaN. */
 bool lexer_number(struct bytes text, double *number);
 /* Appends the text of a string with its quotes. Returns false at an invalid escape sequence. */

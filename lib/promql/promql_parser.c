@@ -1,6 +1,7 @@
 #include "promql/promql.h"
 
 #include "promql/promql_functions.h"
+#include "metrics/metric_duration.h"
 #include "promql/promql_lexer.h"
 
 #include <math.h>
@@ -91,7 +92,9 @@ static int64_t parse_duration(struct parser *p)
 {
     int64_t milliseconds = 0;
     struct bytes text = text_of(p, p->t);
-    const char *reason = lexer_duration(text, &milliseconds);
+    const char *reason = metric_duration_read(text, &milliseconds);
+    if (!reason && milliseconds == 0)
+        reason = "duration must be greater than 0";
     if (reason)
         lexer_fail(
             &p->lexer, p->t.from, "%s: \"%.*s\"", reason, (int)(text.len > 40 ? 40 : text.len), text.ptr);

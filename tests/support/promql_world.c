@@ -2,6 +2,7 @@
 
 #include "counts/text_pattern.h"
 #include "promql/promql_json.h"
+#include "metrics/metric_duration.h"
 #include "promql/promql_lexer.h"
 
 #include <assert.h>
@@ -474,7 +475,7 @@ static int64_t read_time(struct bytes text)
     uint64_t seconds;
     if (bytes_to_u64(text, &seconds))
         return (int64_t)seconds * 1000;
-    if (lexer_duration(text, &time) && text.ptr[0] != '0') /* 0m */
+    if (metric_duration_read(text, &time))
         fprintf(stderr, "cannot read the time %.*s\n", (int)text.len, text.ptr);
     return time;
 }
