@@ -58,10 +58,7 @@ static void no_notify(void *arg)
     (void)arg; /* no notification is needed: slice_scrub_tick polls the thread */
 }
 
-static double bytes_read(void *arg)
-{
-    return (double)atomic_load(&((struct slice_scrub *)arg)->bytes);
-}
+STATS_READ(bytes_read, atomic_load(&((struct slice_scrub *)ctx)->bytes))
 
 struct slice_scrub *slice_scrub_new(struct app *app)
 {

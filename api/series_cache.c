@@ -39,10 +39,7 @@ struct series_cache {
     struct stats_counter *hits;
 };
 
-static double read_bytes(void *ctx)
-{
-    return (double)((struct series_cache *)ctx)->bytes;
-}
+STATS_READ(read_bytes, ((struct series_cache *)ctx)->bytes)
 
 struct series_cache *series_cache_new(struct stats *stats)
 {

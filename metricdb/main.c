@@ -58,20 +58,9 @@ WIDTH_GAUGE(blocks)
 WIDTH_GAUGE(bytes)
 WIDTH_GAUGE(buckets)
 
-static double running(void *ctx)
-{
-    return (double)query_pool_running(ctx);
-}
-
-static double waiting(void *ctx)
-{
-    return (double)query_pool_waiting(ctx);
-}
-
-static double cached(void *ctx)
-{
-    return (double)answer_cache_bytes(ctx);
-}
+STATS_READ(running, query_pool_running(ctx))
+STATS_READ(waiting, query_pool_waiting(ctx))
+STATS_READ(cached, answer_cache_bytes(ctx))
 
 static void register_stats(struct wiring *w)
 {

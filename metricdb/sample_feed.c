@@ -157,10 +157,7 @@ void sample_feed_tick(struct sample_feed *f)
     work_thread_start(f->thread, &f->cut);
 }
 
-static double read_offset(void *ctx)
-{
-    return (double)stored(ctx);
-}
+STATS_READ(read_offset, stored(ctx))
 
 static void register_stats(struct sample_feed *f)
 {

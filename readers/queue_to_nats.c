@@ -168,25 +168,10 @@ static struct queuereader_numbers numbers(void *ctx)
     return queuereader_numbers(reader_program_reader(((struct relay *)ctx)->program));
 }
 
-static double read_unsettled(void *ctx)
-{
-    return (double)numbers(ctx).unsettled;
-}
-
-static double read_backlog(void *ctx)
-{
-    return (double)numbers(ctx).backlog;
-}
-
-static double read_below(void *ctx)
-{
-    return (double)numbers(ctx).below;
-}
-
-static double read_settled(void *ctx)
-{
-    return (double)numbers(ctx).settled;
-}
+STATS_READ(read_unsettled, numbers(ctx).unsettled)
+STATS_READ(read_backlog, numbers(ctx).backlog)
+STATS_READ(read_below, numbers(ctx).below)
+STATS_READ(read_settled, numbers(ctx).settled)
 
 static double read_until_age(void *ctx)
 {
@@ -194,10 +179,7 @@ static double read_until_age(void *ctx)
     return until > 0 ? (double)(clock_wall() - until) / USEC_PER_SEC : 0;
 }
 
-static double read_ready(void *ctx)
-{
-    return ((struct relay *)ctx)->is_ready;
-}
+STATS_READ(read_ready, ((struct relay *)ctx)->is_ready)
 
 static int start_publisher(struct relay *r, struct options *o, struct error *error)
 {

@@ -118,15 +118,8 @@ static double count_alerts(const struct wiring *w, enum alert_state state)
     return (double)n;
 }
 
-static double firing(void *ctx)
-{
-    return count_alerts(ctx, ALERT_FIRING);
-}
-
-static double pending(void *ctx)
-{
-    return count_alerts(ctx, ALERT_PENDING);
-}
+STATS_READ(firing, count_alerts(ctx, ALERT_FIRING))
+STATS_READ(pending, count_alerts(ctx, ALERT_PENDING))
 
 static double count_rules(void *ctx)
 {
@@ -143,10 +136,7 @@ static double failing_rules(void *ctx)
     return (double)n;
 }
 
-static double count_silences(void *ctx)
-{
-    return (double)((struct wiring *)ctx)->ruler.silences.n;
-}
+STATS_READ(count_silences, ((struct wiring *)ctx)->ruler.silences.n)
 
 static const struct stats_row gauges[] = {
     {"rules", "Rules of all groups", count_rules},

@@ -323,10 +323,7 @@ static double read_certain(void *arg)
     return share_is_certain(c->config.share, clock_boot());
 }
 
-static double read_members(void *arg)
-{
-    return (double)((struct coordinator *)arg)->config.share->n;
-}
+STATS_READ(read_members, ((struct coordinator *)ctx)->config.share->n)
 
 struct coordinator *coordinator_new(const struct coordinator_config *config)
 {

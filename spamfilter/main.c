@@ -46,20 +46,9 @@ static struct marks *marks_of(void *ctx)
     return mark_store_marks(server->store);
 }
 
-static double elements(void *ctx)
-{
-    return (double)filter_stats(marks_of(ctx)->filter).members;
-}
-
-static double false_positive_rate(void *ctx)
-{
-    return filter_stats(marks_of(ctx)->filter).rate;
-}
-
-static double exceptions(void *ctx)
-{
-    return (double)HASH_COUNT(marks_of(ctx)->exceptions.oldest);
-}
+STATS_READ(elements, filter_stats(marks_of(ctx)->filter).members)
+STATS_READ(false_positive_rate, filter_stats(marks_of(ctx)->filter).rate)
+STATS_READ(exceptions, HASH_COUNT(marks_of(ctx)->exceptions.oldest))
 
 static void register_stats(struct spamfilter *server)
 {

@@ -57,6 +57,12 @@ usec_t stats_mean(const struct stats_histogram *h);
  * is removed or the registry is freed. If a gauge's name ends in _total, /metrics shows the value as a counter, and
  * the value must never decrease. */
 typedef double stats_gauge_fn(void *ctx);
+/* Defines a function that returns the value of an expression with `ctx`. */
+#define STATS_READ(FUNCTION, VALUE)                                                                          \
+    static double FUNCTION(void *ctx)                                                                        \
+    {                                                                                                        \
+        return (double)(VALUE);                                                                              \
+    }
 void stats_gauge(
     struct stats *s, const char *name, const char *labels, const char *help, stats_gauge_fn *read, void *ctx);
 struct stats_row {

@@ -97,35 +97,12 @@ void http_stats_register(struct pubsub_server *server)
         stats_counter(st, "subscriptions_total", NULL, "Responses to subscribers that have begun");
 }
 
-static double disk_bytes(void *ctx)
-{
-    return (double)journal_disk_bytes(stream_journal(ctx));
-}
-
-static double cut_bytes(void *ctx)
-{
-    return (double)journal_cut_bytes(stream_journal(ctx));
-}
-
-static double disk_limit(void *ctx)
-{
-    return (double)stream_numbers(ctx).disk_limit;
-}
-
-static double is_full(void *ctx)
-{
-    return stream_numbers(ctx).refusing;
-}
-
-static double subscribers(void *ctx)
-{
-    return (double)stream_numbers(ctx).subscribers;
-}
-
-static double lag_bytes(void *ctx)
-{
-    return (double)cursors_lag(ctx).bytes;
-}
+STATS_READ(disk_bytes, journal_disk_bytes(stream_journal(ctx)))
+STATS_READ(cut_bytes, journal_cut_bytes(stream_journal(ctx)))
+STATS_READ(disk_limit, stream_numbers(ctx).disk_limit)
+STATS_READ(is_full, stream_numbers(ctx).refusing)
+STATS_READ(subscribers, stream_numbers(ctx).subscribers)
+STATS_READ(lag_bytes, cursors_lag(ctx).bytes)
 
 static double lag_lines(void *ctx)
 {

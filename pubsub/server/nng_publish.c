@@ -186,10 +186,7 @@ static void on_pipe(nng_pipe pipe, nng_pipe_ev what, void *arg)
     t->n_pipes += what == NNG_PIPE_EV_ADD_POST ? 1 : -1;
 }
 
-static double count_peers(void *arg)
-{
-    return ((struct nng_publish *)arg)->n_pipes;
-}
+STATS_READ(count_peers, ((struct nng_publish *)ctx)->n_pipes)
 
 struct nng_publish *nng_publish_open(
     struct streams *streams, const char *urls, struct stats *stats, struct error *error)

@@ -56,20 +56,9 @@ static void on_connection(nng_pipe pipe, nng_pipe_ev what, void *arg)
     }
 }
 
-static double gauge_waiting(void *arg)
-{
-    return (double)((struct nng_ingest *)arg)->waiting;
-}
-
-static double gauge_waiting_bytes(void *arg)
-{
-    return (double)((struct nng_ingest *)arg)->waiting_bytes;
-}
-
-static double gauge_connections(void *arg)
-{
-    return ((struct nng_ingest *)arg)->connections;
-}
+STATS_READ(gauge_waiting, ((struct nng_ingest *)ctx)->waiting)
+STATS_READ(gauge_waiting_bytes, ((struct nng_ingest *)ctx)->waiting_bytes)
+STATS_READ(gauge_connections, ((struct nng_ingest *)ctx)->connections)
 
 static bool has_room(const struct nng_ingest *in)
 {

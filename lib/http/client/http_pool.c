@@ -329,10 +329,7 @@ struct http_call *http_pool_request(struct http_pool_host *h, const struct http_
     return http_client_request(h->client, &mine);
 }
 
-static double read_up(void *ctx)
-{
-    return http_pool_host_is_up(ctx);
-}
+STATS_READ(read_up, http_pool_host_is_up(ctx))
 
 static double read_down(void *ctx)
 {

@@ -84,15 +84,8 @@ static void on_sweep(evutil_socket_t fd, short what, void *arg)
     }
 }
 
-static double read_connections(void *ctx)
-{
-    return (double)((const struct http_server *)ctx)->totals->conns;
-}
-
-static double read_buffered(void *ctx)
-{
-    return (double)((const struct http_server *)ctx)->totals->buffered;
-}
+STATS_READ(read_connections, ((const struct http_server *)ctx)->totals->conns)
+STATS_READ(read_buffered, ((const struct http_server *)ctx)->totals->buffered)
 
 static void on_accept_again(evutil_socket_t fd, short what, void *arg);
 
