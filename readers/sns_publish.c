@@ -1,7 +1,7 @@
 #include "readers/sns_publish.h"
 
 #include "base/url.h"
-#include "readers/aws_signature.h"
+#include "aws/aws_signature.h"
 
 #include <stdlib.h>
 

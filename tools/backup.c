@@ -52,7 +52,7 @@ static void find_places(const struct options *o, const char *places[BACKUP_PLACE
 /* Names the programs of the configuration whose files a backup does not contain. */
 static void show_left_out(const struct config *c)
 {
-    static const char *const kinds[] = {"ps_to_file", "ps_to_http"};
+    static const char *const kinds[] = {"ps_to_file", "ps_to_http", "ps_to_dynamodb"};
     for (size_t i = 0; c && i < c->n_sections; i++)
         for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
             if (strcmp(c->sections[i].kind, kinds[k]) == 0)

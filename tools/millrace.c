@@ -45,6 +45,7 @@ static const struct tool {
     {"producers", tool_producers, "show the marks of producers, and set one"},
     {"queue", tool_queue, "show, edit, delete or kick the buried messages of a queue"},
     {"cell", tool_cell, "show which cell copies each partition of a cluster, and move one"},
+    {"dynamo", tool_dynamo, "print items of a DynamoDB table"},
     {"backup", tool_backup, "copy a pipeline while it runs, or verify a backup"},
     {"restore", tool_restore, "make a data directory from a backup"},
     {"gen", tool_gen, "generate clicks; the same as clickgen"},
@@ -54,8 +55,8 @@ static const struct tool {
 #define TOOLS (sizeof tools / sizeof *tools)
 
 static const char *const programs[] = {"simplequeue", "queue_to_pubsub", "queue_to_nats", "nats_to_pubsub",
-    "queue_to_http", "queue_exec", "pubsub", "aggregator", "sortdb", "spamfilter", "metricdb", "scraper",
-    "ruler", "compactor", "api", "ps_to_file", "ps_to_http", "pubsub_filtered", "clickgen", "bench"};
+    "queue_to_http", "queue_to_dynamodb", "queue_exec", "pubsub", "aggregator", "sortdb", "spamfilter", "metricdb", "scraper",
+    "ruler", "compactor", "api", "ps_to_file", "ps_to_http", "ps_to_dynamodb", "pubsub_filtered", "clickgen", "bench"};
 #define PROGRAMS (sizeof programs / sizeof *programs)
 
 /* The guides that `millrace help TOPIC` prints: the rows of docs/README.md. A topic must not have the name of a

@@ -26,6 +26,7 @@ int tool_rejects(int argc, char **argv);
 int tool_forget(int argc, char **argv);
 int tool_producers(int argc, char **argv);
 int tool_queue(int argc, char **argv);
+int tool_dynamo(int argc, char **argv);
 int tool_cell(int argc, char **argv);
 int tool_tail(int argc, char **argv);
 int tool_top(int argc, char **argv);

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 using namespace simdjson;
@@ -292,7 +293,7 @@ struct json_fields {
 };
 
 struct json_doc {
-    document doc;
+    std::unique_ptr<document> doc; /* NULL: part of another document */
     dom::element root;
 };
 
@@ -333,7 +334,8 @@ int json_fields_extract(
 struct json_doc *json_doc_parse(struct bytes text)
 {
     std::unique_ptr<json_doc> d(new json_doc());
-    return d->doc.parse(text, &d->root) ? nullptr : d.release();
+    d->doc.reset(new document());
+    return d->doc->parse(text, &d->root) ? nullptr : d.release();
 }
 
 void json_doc_free(struct json_doc **d)
@@ -448,4 +450,30 @@ bool json_doc_each(const struct json_doc *d, const char *pointer,
             return false;
     }
     return true;
+}
+
+bool json_doc_each_member(const struct json_doc *d, const char *pointer,
+    bool (*member)(struct bytes name, const struct json_doc *value, void *arg), void *arg)
+{
+    dom::element e;
+    dom::object members;
+    std::unordered_set<std::string_view> seen;
+    json_doc one;
+    if (!find(d, pointer, &e) || e.get(members) != SUCCESS)
+        return false;
+    for (dom::key_value_pair m : members) {
+        one.root = m.value;
+        if (seen.insert(m.key).second && !member({m.key.data(), m.key.size()}, &one, arg))
+            return false;
+    }
+    return true;
+}
+
+void json_doc_print(const struct json_doc *d, const char *pointer, struct buf *out)
+{
+    dom::element e;
+    if (!find(d, pointer, &e))
+        return;
+    std::string text = simdjson::minify(e);
+    buf_append(out, text.data(), text.size());
 }

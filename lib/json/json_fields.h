@@ -94,6 +94,13 @@ struct bytes json_doc_name(const struct json_doc *d, const char *pointer, size_t
  * `item` returns false. The time is linear in the array's length; json_doc_at for each element takes quadratic time. */
 bool json_doc_each(const struct json_doc *d, const char *pointer,
     bool (*item)(const struct json_doc *item, size_t i, void *arg), void *arg);
+/* Calls `member` for each member of an object, in order; of members with the same name only for the first, which is also
+ * the one that json_doc_at finds. The document of the value is valid during the call. Returns false if the value is not
+ * an object, or as soon as `member` returns false. */
+bool json_doc_each_member(const struct json_doc *d, const char *pointer,
+    bool (*member)(struct bytes name, const struct json_doc *value, void *arg), void *arg);
+/* Appends the JSON of a value without white space. Appends nothing if the value is absent. */
+void json_doc_print(const struct json_doc *d, const char *pointer, struct buf *out);
 
 #ifdef __cplusplus
 }

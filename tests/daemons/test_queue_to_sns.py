@@ -1,27 +1,15 @@
 """queue_to_http with sns_topic: Publish requests, whose signature the test computes in its own way. unit_aws_signature has AWS's numbers."""
-import hashlib
-import hmac
 import os
 import re
 import urllib.parse
 
 import harness
+from aws_keys import signature
 from harness import wait_until
 from sink import Sink
 from to_http_case import ToHttp
 
 ID, SECRET, TOPIC = "AKIDEXAMPLE", "wJalr/XUtn+FEMI", "arn:aws:sns:eu-west-1:123456789012:alerts"
-
-
-def signature(secret, region, headers, body):
-    """Signature Version 4 of a POST with the headers that Authorization names, by the text of AWS's documentation."""
-    scope, names = re.search(r"Credential=[^/]+/(\S+), SignedHeaders=(\S+),", headers["authorization"]).groups()
-    canonical = "\n".join(["POST", "/", "", *("%s:%s" % (name, headers[name]) for name in names.split(";")), "", names, hashlib.sha256(body).hexdigest()])
-    text = "\n".join(["AWS4-HMAC-SHA256", headers["x-amz-date"], scope, hashlib.sha256(canonical.encode()).hexdigest()])
-    key = ("AWS4" + secret).encode()
-    for part in (headers["x-amz-date"][:8], region, "sns", "aws4_request"):
-        key = hmac.new(key, part.encode(), hashlib.sha256).digest()
-    return names, hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
 
 
 class Sns(ToHttp):

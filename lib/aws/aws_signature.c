@@ -1,4 +1,4 @@
-#include "readers/aws_signature.h"
+#include "aws/aws_signature.h"
 
 #include "base/io.h"
 
@@ -48,19 +48,12 @@ static void append_digest(struct buf *out, struct digest d)
     buf_append_hex(out, digest_bytes(&d));
 }
 
-/* Returns the names of the signed headers. */
-static const char *append_headers(
-    const struct aws_keys *keys, const struct aws_request *r, const char *date, struct buf *out)
+static void append_header(struct buf *text, struct buf *names, const char *name, const char *value)
 {
-    bool has_session = keys->session[0] != '\0';
-    if (r->content_type)
-        buf_printf(out, "content-type:%s\n", r->content_type);
-    buf_printf(out, "host:%s\nx-amz-date:%s\n", r->host, date);
-    if (has_session)
-        buf_printf(out, "x-amz-security-token:%s\n", keys->session);
-    static const char *const names[] = {"host;x-amz-date", "host;x-amz-date;x-amz-security-token",
-        "content-type;host;x-amz-date", "content-type;host;x-amz-date;x-amz-security-token"};
-    return names[(r->content_type ? 2 : 0) + has_session];
+    if (!value || value[0] == '\0')
+        return;
+    buf_printf(text, "%s:%s\n", name, value);
+    buf_printf(names, "%s%s", names->len > 0 ? ";" : "", name);
 }
 
 void aws_sign(const struct aws_keys *keys, const struct aws_request *r, usec_t time, struct buf *headers)
@@ -68,12 +61,16 @@ void aws_sign(const struct aws_keys *keys, const struct aws_request *r, usec_t t
     char date[20], scope[AWS_KEY_MAX], secret[AWS_KEY_MAX + 4];
     struct tm tm;
     time_t seconds = time / USEC_PER_SEC;
-    struct buf text = {0};
+    struct buf text = {0}, names = {0};
     strftime(date, sizeof date, "%Y%m%dT%H%M%SZ", gmtime_r(&seconds, &tm));
     snprintf(scope, sizeof scope, "%.8s/%s/%s/aws4_request", date, r->region, r->service);
     buf_printf(&text, "%s\n/\n\n", r->method);
-    const char *names = append_headers(keys, r, date, &text);
-    buf_printf(&text, "\n%s\n", names);
+    append_header(&text, &names, "content-type", r->content_type);
+    append_header(&text, &names, "host", r->host);
+    append_header(&text, &names, "x-amz-date", date);
+    append_header(&text, &names, "x-amz-security-token", keys->session);
+    append_header(&text, &names, "x-amz-target", r->operation);
+    buf_printf(&text, "\n%s\n", names.ptr);
     append_digest(&text, hash(r->body));
     struct digest canonical = hash(buf_bytes(&text));
     buf_clear(&text);
@@ -84,17 +81,20 @@ void aws_sign(const struct aws_keys *keys, const struct aws_request *r, usec_t t
     key = hmac_next(hmac_next(hmac_next(key, r->region), r->service), "aws4_request");
     struct digest signature = hmac(digest_bytes(&key), buf_bytes(&text));
     buf_printf(headers, "X-Amz-Date: %s\r\n", date);
+    if (r->operation)
+        buf_printf(headers, "X-Amz-Target: %s\r\n", r->operation);
     if (keys->session[0] != '\0')
         buf_printf(headers, "X-Amz-Security-Token: %s\r\n", keys->session);
     buf_printf(headers,
         "Authorization: AWS4-HMAC-SHA256 Credential=%s/%s, SignedHeaders=%s, Signature=", keys->id, scope,
-        names);
+        names.ptr);
     append_digest(headers, signature);
     buf_append_str(headers, "\r\n");
     buf_free(&text);
+    buf_free(&names);
 }
 
-static bool copy(struct bytes value, char *out, size_t room)
+bool aws_key_copy(struct bytes value, char *out, size_t room)
 {
     for (size_t i = 0; i < value.len; i++)
         if (value.ptr[i] <= ' ' || value.ptr[i] > '~')
@@ -115,10 +115,10 @@ static bool read_line(struct bytes line, struct aws_keys *out)
     struct bytes name = bytes_trim(bytes_of(line.ptr, (size_t)(equals - line.ptr)));
     struct bytes value = bytes_trim(bytes_of(equals + 1, line.len - (size_t)(equals + 1 - line.ptr)));
     if (bytes_equal_str(name, "aws_access_key_id"))
-        return copy(value, out->id, sizeof out->id);
+        return aws_key_copy(value, out->id, sizeof out->id);
     if (bytes_equal_str(name, "aws_secret_access_key"))
-        return copy(value, out->secret, sizeof out->secret);
-    return !bytes_equal_str(name, "aws_session_token") || copy(value, out->session, sizeof out->session);
+        return aws_key_copy(value, out->secret, sizeof out->secret);
+    return !bytes_equal_str(name, "aws_session_token") || aws_key_copy(value, out->session, sizeof out->session);
 }
 
 int aws_keys_read(const char *path, struct aws_keys *out, struct error *error)

@@ -1,7 +1,7 @@
 /* aws_signature: numbers of AWS's test suite of Signature Version 4. */
 #include "support/cm.h"
 
-#include "readers/aws_signature.h"
+#include "aws/aws_signature.h"
 
 #include <stdlib.h>
 #include <sys/stat.h>

@@ -1,0 +1,410 @@
+#include "dynamo/dynamo_table.h"
+
+#include "base/text_hash.h"
+#include "dynamo/write_rate.h"
+#include "json/json_fields.h"
+
+#include <assert.h>
+#include <event2/event.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define UNIT 1024 /* bytes of an item that count as one unit */
+
+struct dynamo_table {
+    struct dynamo_table_config config;
+    char *name;
+    struct write_rate rate;
+    uint64_t random;
+    struct buf body;
+    struct stats_counter *stored, *throttled, *not_newer, *requests;
+};
+
+struct request {
+    struct dynamo_batch *batch;
+    struct http_call *call; /* NULL: not in progress */
+    size_t item;            /* index of the only item, with `newer` */
+};
+
+struct dynamo_batch {
+    struct dynamo_table *table;
+    struct dynamo_item items[DYNAMO_BATCH_ITEMS], spare;
+    uint64_t keys[DYNAMO_BATCH_ITEMS]; /* hashes */
+    bool is_stored[DYNAMO_BATCH_ITEMS], is_chosen[DYNAMO_BATCH_ITEMS];
+    size_t n, bytes;
+    struct request requests[DYNAMO_BATCH_ITEMS];
+    size_t in_progress;
+    enum dynamo_result worst; /* of the requests of this attempt */
+    bool is_stalled;          /* no item was stored in this attempt */
+    unsigned attempts;        /* throttled ones in a row without a stored item */
+    char why[DYNAMO_WHY_MAX];
+    struct event *timer;
+    void (*on_done)(struct dynamo_batch *b, enum dynamo_result result, const char *why, void *arg);
+    void *arg;
+};
+
+static double read_limit(void *arg)
+{
+    return ((struct dynamo_table *)arg)->rate.limit;
+}
+
+struct dynamo_table *dynamo_table_new(const struct dynamo_table_config *config)
+{
+    struct dynamo_table *t = mem_zalloc(sizeof *t);
+    struct stats *s = config->stats;
+    t->config = *config;
+    t->name = mem_strdup(config->name);
+    t->random = (uint64_t)clock_wall() ^ ((uint64_t)getpid() << 40) ^ 1;
+    if (!s)
+        return t;
+    t->requests = stats_counter(s, "dynamodb_requests_total", NULL, "Requests to DynamoDB");
+    t->stored = stats_counter(s, "items_stored_total", NULL, "Items that DynamoDB has acknowledged");
+    t->throttled = stats_counter(s, "items_throttled_total", NULL, "Items that DynamoDB has throttled or left unprocessed");
+    t->not_newer = stats_counter(
+        s, "items_not_newer_total", NULL, "Items that were not stored because the table has a newer one");
+    stats_gauge(s, "write_limit_units", NULL,
+        "Learned limit of writes (units of 1 KB a second); 0: the table has not throttled yet", read_limit, t);
+    return t;
+}
+
+void dynamo_table_free(struct dynamo_table **p)
+{
+    struct dynamo_table *t = *p;
+    if (!t)
+        return;
+    if (t->config.stats)
+        stats_remove_gauges(t->config.stats, t);
+    buf_free(&t->body);
+    free(t->name);
+    free(t);
+    *p = NULL;
+}
+
+static void count(struct stats_counter *c, size_t n)
+{
+    if (c)
+        stats_add(c, n);
+}
+
+/* Returns a random time from 0 to `most`. */
+static usec_t jitter(struct dynamo_table *t, usec_t most)
+{
+    t->random ^= t->random << 13;
+    t->random ^= t->random >> 7;
+    t->random ^= t->random << 17;
+    return (usec_t)(t->random % ((uint64_t)most + 1));
+}
+
+static void attempt(evutil_socket_t fd, short what, void *arg);
+
+struct dynamo_batch *dynamo_batch_new(struct dynamo_table *t)
+{
+    struct dynamo_batch *b = mem_zalloc(sizeof *b);
+    b->table = t;
+    b->timer = evtimer_new(t->config.base, attempt, b);
+    return b;
+}
+
+void dynamo_batch_free(struct dynamo_batch **p)
+{
+    struct dynamo_batch *b = *p;
+    if (!b)
+        return;
+    for (size_t i = 0; i < DYNAMO_BATCH_ITEMS; i++)
+        if (b->requests[i].call)
+            http_call_cancel(b->requests[i].call);
+    for (size_t i = 0; i < DYNAMO_BATCH_ITEMS; i++)
+        dynamo_item_free(&b->items[i]);
+    dynamo_item_free(&b->spare);
+    event_free(b->timer);
+    free(b);
+    *p = NULL;
+}
+
+enum dynamo_add dynamo_batch_add(struct dynamo_batch *b, struct bytes event, const char **why)
+{
+    struct dynamo_item *new = &b->spare;
+    *why = dynamo_form_make(b->table->config.form, event, new);
+    if (*why)
+        return DYNAMO_NO_ITEM;
+    uint64_t hash = text_hash(buf_bytes(&new->key));
+    size_t i = 0;
+    while (i < b->n && (b->table->config.newer || b->keys[i] != hash ||
+                           !bytes_equal(buf_bytes(&b->items[i].key), buf_bytes(&new->key))))
+        i++;
+    size_t replaced = i < b->n ? b->items[i].json.len : 0;
+    if (i == DYNAMO_BATCH_ITEMS || (b->n > 0 && b->bytes - replaced + new->json.len > DYNAMO_BATCH_BYTES))
+        return DYNAMO_FULL;
+    struct dynamo_item old = b->items[i];
+    b->bytes += new->json.len - replaced;
+    b->items[i] = *new;
+    b->spare = old;
+    b->keys[i] = hash;
+    b->n += i == b->n;
+    return DYNAMO_ADDED;
+}
+
+bool dynamo_batch_shares_key(const struct dynamo_batch *a, const struct dynamo_batch *b)
+{
+    for (size_t i = 0; i < a->n; i++)
+        for (size_t j = 0; j < b->n; j++)
+            if (a->keys[i] == b->keys[j])
+                return true;
+    return false;
+}
+
+static double units_of(const struct dynamo_item *item)
+{
+    return item->size <= UNIT ? 1 : ceil((double)item->size / UNIT);
+}
+
+/* Chooses the items of the next attempt, as many as the learned rate allows. Returns their units. */
+static double choose(struct dynamo_batch *b)
+{
+    double units = 0, room = write_rate_room(&b->table->rate);
+    for (size_t i = 0; i < b->n; i++) {
+        double more = units_of(&b->items[i]);
+        b->is_chosen[i] = !b->is_stored[i] && (units == 0 || units + more <= room);
+        units += b->is_chosen[i] ? more : 0;
+    }
+    return units;
+}
+
+static double units_chosen(const struct dynamo_batch *b)
+{
+    double units = 0;
+    for (size_t i = 0; i < b->n; i++)
+        units += b->is_chosen[i] ? units_of(&b->items[i]) : 0;
+    return units;
+}
+
+static bool is_stored(const struct dynamo_batch *b)
+{
+    size_t i = 0;
+    while (i < b->n && b->is_stored[i])
+        i++;
+    return i == b->n;
+}
+
+static void wait_until(struct dynamo_batch *b, usec_t earliest)
+{
+    usec_t now = clock_monotonic(), due = write_rate_reserve(&b->table->rate, choose(b), now);
+    due = due < earliest ? earliest : due;
+    usec_t delay = due > now ? due - now : 0;
+    const struct timeval tv = {(time_t)(delay / USEC_PER_SEC), (suseconds_t)(delay % USEC_PER_SEC)};
+    evtimer_add(b->timer, &tv);
+}
+
+/* Ends an attempt: the last of its requests is answered. */
+static void end_attempt(struct dynamo_batch *b)
+{
+    struct dynamo_table *t = b->table;
+    b->attempts = b->is_stalled ? b->attempts + 1 : 0;
+    if (b->worst == DYNAMO_OK && !is_stored(b)) {
+        wait_until(b, 0); /* the rest */
+        return;
+    }
+    bool again = b->worst == DYNAMO_THROTTLED ? b->attempts < DYNAMO_ATTEMPTS
+                                              : b->worst == DYNAMO_FAULT && !b->is_stalled;
+    if (!again) {
+        b->attempts = 0;
+        b->on_done(b, b->worst, b->why, b->arg);
+        return;
+    }
+    usec_t most = t->config.backoff_min << (b->attempts < 30 ? b->attempts : 30);
+    most = most > t->config.backoff_max ? t->config.backoff_max : most;
+    wait_until(b, clock_monotonic() + jitter(t, most));
+}
+
+static void note(struct dynamo_batch *b, enum dynamo_result result, const char *why)
+{
+    if (result > b->worst) {
+        b->worst = result;
+        snprintf(b->why, sizeof b->why, "%s", why);
+    }
+}
+
+static void store(struct dynamo_batch *b, size_t i)
+{
+    b->is_stored[i] = true;
+    b->is_stalled = false;
+    count(b->table->stored, 1);
+}
+
+/* Notes in `is_left` which items the answer to a BatchWriteItem returns as unprocessed. An entry that is none of them
+ * makes all items unprocessed. */
+struct unprocessed {
+    struct dynamo_batch *batch;
+    bool is_left[DYNAMO_BATCH_ITEMS];
+    bool is_strange;
+    size_t n;
+};
+
+static bool take_unprocessed(const struct json_doc *entry, size_t i, void *arg)
+{
+    struct unprocessed *u = arg;
+    struct dynamo_batch *b = u->batch;
+    struct buf key = {0}, item_text = {0};
+    (void)i;
+    json_doc_print(entry, "/PutRequest/Item", &item_text);
+    struct json_doc *item = json_doc_parse(buf_bytes(&item_text));
+    bool found = false;
+    if (dynamo_form_key(b->table->config.form, item, &key))
+        for (size_t k = 0; k < b->n && !found; k++)
+            if (b->is_chosen[k] && bytes_equal(buf_bytes(&key), buf_bytes(&b->items[k].key)))
+                found = u->is_left[k] = true;
+    u->is_strange = u->is_strange || !found;
+    u->n++;
+    json_doc_free(&item);
+    buf_free(&key);
+    buf_free(&item_text);
+    return true;
+}
+
+static bool take_table(struct bytes name, const struct json_doc *entries, void *arg)
+{
+    (void)name; /* the request names only one table */
+    struct unprocessed *u = arg;
+    u->is_strange = u->is_strange || !json_doc_each(entries, "", take_unprocessed, u);
+    return true;
+}
+
+/* Records the answer to a BatchWriteItem with status 200. */
+static void take_batch_answer(struct dynamo_batch *b, struct bytes body)
+{
+    struct unprocessed u = {.batch = b};
+    struct json_doc *d = json_doc_parse(body);
+    bool is_listed = json_doc_at(d, "/UnprocessedItems").type != JSON_MISSING;
+    if (is_listed && !json_doc_each_member(d, "/UnprocessedItems", take_table, &u))
+        u.is_strange = true;
+    json_doc_free(&d);
+    double accepted = 0, left = 0;
+    for (size_t i = 0; i < b->n; i++) {
+        if (!b->is_chosen[i])
+            continue;
+        bool is_left = u.is_left[i] || u.is_strange;
+        *(is_left ? &left : &accepted) += units_of(&b->items[i]);
+        if (!is_left)
+            store(b, i);
+        count(b->table->throttled, is_left);
+    }
+    write_rate_answer(&b->table->rate, accepted, left, clock_monotonic());
+    if (left > 0)
+        note(b, DYNAMO_THROTTLED, "items are left unprocessed");
+}
+
+static void answered(enum http_client_result http, const struct http_reply_view *reply, void *arg)
+{
+    struct request *r = arg;
+    struct dynamo_batch *b = r->batch;
+    struct dynamo_table *t = b->table;
+    char why[DYNAMO_WHY_MAX];
+    r->call = NULL;
+    if (http == HTTP_CLIENT_CANCELLED)
+        return;
+    b->in_progress--;
+    enum dynamo_result result =
+        dynamo_result_of(http, http == HTTP_CLIENT_OK ? reply->status : 0, reply->body, why);
+    double units = t->config.newer ? units_of(&b->items[r->item]) : units_chosen(b);
+    if (result == DYNAMO_THROTTLED) {
+        write_rate_answer(&t->rate, 0, units, clock_monotonic());
+        count(t->throttled, t->config.newer ? 1 : b->n);
+    } else if (t->config.newer && (result == DYNAMO_OK || result == DYNAMO_NOT_NEWER)) {
+        write_rate_answer(&t->rate, units, 0, clock_monotonic());
+        store(b, r->item);
+        count(t->not_newer, result == DYNAMO_NOT_NEWER);
+        result = DYNAMO_OK;
+    } else if (result == DYNAMO_OK) {
+        take_batch_answer(b, reply->body);
+    }
+    note(b, result, why);
+    if (b->in_progress == 0)
+        end_attempt(b);
+}
+
+static void append_batch(const struct dynamo_batch *b, struct buf *body)
+{
+    bool is_first = true;
+    buf_append_str(body, "{\"RequestItems\":{");
+    buf_append_json(body, bytes_str(b->table->name));
+    buf_append_str(body, ":[");
+    for (size_t i = 0; i < b->n; i++) {
+        if (!b->is_chosen[i])
+            continue;
+        buf_append_str(body, is_first ? "{\"PutRequest\":{\"Item\":" : ",{\"PutRequest\":{\"Item\":");
+        buf_append_bytes(body, buf_bytes(&b->items[i].json));
+        buf_append_str(body, "}}");
+        is_first = false;
+    }
+    buf_append_str(body, "]}}");
+}
+
+static void append_put(const struct dynamo_batch *b, const struct dynamo_item *item, struct buf *body)
+{
+    struct bytes name = dynamo_form_newer(b->table->config.form);
+    buf_append_str(body, "{\"TableName\":");
+    buf_append_json(body, bytes_str(b->table->name));
+    buf_append_str(body, ",\"Item\":");
+    buf_append_bytes(body, buf_bytes(&item->json));
+    buf_append_str(body, ",\"ConditionExpression\":\"attribute_not_exists(#n) OR #n < :n\","
+                         "\"ExpressionAttributeNames\":{\"#n\":");
+    buf_append_json(body, name);
+    buf_append_str(body, "},\"ExpressionAttributeValues\":{\":n\":");
+    buf_append_bytes(body, buf_bytes(&item->newer));
+    buf_append_str(body, "}}");
+}
+
+/* Sends a request. Returns false after noting the error if there are no keys. */
+static bool post(struct dynamo_batch *b, size_t i, const char *operation)
+{
+    struct error error;
+    struct request *r = &b->requests[i];
+    *r = (struct request){.batch = b, .item = i};
+    r->call = dynamo_client_call(
+        b->table->config.client, operation, buf_bytes(&b->table->body), answered, r, &error);
+    if (r->call) {
+        b->in_progress++;
+        count(b->table->requests, 1);
+        return true;
+    }
+    char why[DYNAMO_WHY_MAX];
+    snprintf(why, sizeof why, "%.*s", DYNAMO_WHY_MAX - 1, error.text);
+    note(b, DYNAMO_DENIED, why);
+    return false;
+}
+
+static void attempt(evutil_socket_t fd, short what, void *arg)
+{
+    struct dynamo_batch *b = arg;
+    struct dynamo_table *t = b->table;
+    (void)fd, (void)what;
+    b->worst = DYNAMO_OK;
+    b->why[0] = '\0';
+    b->is_stalled = true;
+    buf_clear(&t->body);
+    if (!t->config.newer && b->n > 0) {
+        append_batch(b, &t->body);
+        (void)post(b, 0, "BatchWriteItem");
+    }
+    for (size_t i = 0; i < b->n && t->config.newer; i++) {
+        if (!b->is_chosen[i])
+            continue;
+        buf_clear(&t->body);
+        append_put(b, &b->items[i], &t->body);
+        if (!post(b, i, "PutItem"))
+            break;
+    }
+    if (b->in_progress == 0)
+        end_attempt(b);
+}
+
+void dynamo_batch_send(struct dynamo_batch *b,
+    void (*on_done)(struct dynamo_batch *b, enum dynamo_result result, const char *why, void *arg), void *arg)
+{
+    assert(b->in_progress == 0);
+    b->on_done = on_done;
+    b->arg = arg;
+    wait_until(b, 0);
+}

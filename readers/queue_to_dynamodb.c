@@ -1,0 +1,213 @@
+/* queue_to_dynamodb: stores each message of a queue as an item of a DynamoDB table (dynamo_table.h), at least once.
+ *
+ * Messages with one key are stored in the order of the queue: the dispatcher's lanes are hashes of keys. With `newer`, the
+ * table's condition replaces this order. A message is acknowledged after its item is. */
+#include "base/log.h"
+#include "base/text_hash.h"
+#include "dynamo/dynamo_settings.h"
+#include "readers/reader_program.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sysexits.h>
+
+/* Maximum bytes of the messages of a request. JSON with types is at most five times as long, which is below
+ * DYNAMO_BATCH_BYTES. */
+#define RUN_BYTES ((size_t)5 << 19)
+
+static const struct option_row option_rows[] = {
+    READER_OPTIONS("queue_to_dynamodb", "500"),
+    DYNAMO_OPTIONS,
+    {.name = "parallel",
+        .type = OPTION_INT,
+        .fallback = "8",
+        .min = 1,
+        .max = 256,
+        .help = "maximum batches in progress"},
+    {.name = "shared",
+        .type = OPTION_BOOL,
+        .fallback = "false",
+        .help = "read the queue together with other shared readers, without a name; requires newer"},
+    READER_BATCH_OPTIONS("25", "BatchWriteItem, at most 25"),
+    {.name = NULL},
+};
+
+struct sender;
+struct sending {
+    struct sender *sender;
+    struct dispatch_run *run; /* NULL: free */
+    struct dynamo_batch *batch;
+};
+
+struct sender {
+    struct reader_program *program;
+    struct dynamo_sink sink;
+    struct dynamo_item item; /* of the message whose key is wanted */
+    struct sending *sendings;
+    size_t parallel;
+};
+
+static int check(struct options *o, struct error *error)
+{
+    if (reader_program_check_batch(o, error) != 0 || dynamo_settings_check(o, error) != 0)
+        return -1;
+    if (options_int(o, "batch") > DYNAMO_BATCH_ITEMS)
+        return options_refuse(o, "batch", error, "DynamoDB takes at most 25 items in a request");
+    if (options_bool(o, "shared") && options_is_set(o, "reader"))
+        return options_refuse(o, "shared", error, "a shared reader has no name: remove reader");
+    if (options_bool(o, "shared") && !options_text(o, "newer"))
+        return options_refuse(
+            o, "shared", error, "requires newer: several readers do not keep the order of a key's messages");
+    return 0;
+}
+
+static struct dispatcher *dispatcher_of(struct sender *s)
+{
+    return reader_program_dispatcher(s->program);
+}
+
+static void answered(struct dynamo_batch *b, enum dynamo_result result, const char *why, void *arg)
+{
+    struct sending *g = arg;
+    struct dispatcher *x = dispatcher_of(g->sender);
+    struct dispatch_run *run = g->run;
+    char text[DYNAMO_WHY_MAX];
+    snprintf(text, sizeof text, "%s", why);
+    assert(b == g->batch);
+    dynamo_batch_free(&g->batch);
+    g->run = NULL;
+    switch (result) {
+    case DYNAMO_OK:
+        dispatcher_delivered(x, run);
+        return;
+    case DYNAMO_REFUSED:
+        dispatcher_refused(x, run, text);
+        return;
+    case DYNAMO_THROTTLED:
+    case DYNAMO_FAULT:
+        dispatcher_failed(x, run, text);
+        return;
+    case DYNAMO_NOT_NEWER:
+    case DYNAMO_DENIED:
+        dispatcher_down(x, run, text, QUEUEREADER_BACKOFF);
+    }
+}
+
+static void deliver(struct dispatcher *x, struct dispatch_run *run, void *arg)
+{
+    struct sender *s = arg;
+    struct sending *g = s->sendings;
+    while (g->run)
+        g++;
+    g->batch = dynamo_batch_new(s->sink.table);
+    for (size_t i = 0; i < run->n; i++) {
+        const char *why;
+        enum dynamo_add added = dynamo_batch_add(g->batch, run->messages[i]->text, &why);
+        assert(added != DYNAMO_FULL);
+        if (added == DYNAMO_ADDED)
+            continue;
+        dynamo_batch_free(&g->batch);
+        dispatcher_refused(x, run, why);
+        return;
+    }
+    *g = (struct sending){.sender = s, .run = run, .batch = g->batch};
+    dynamo_batch_send(g->batch, answered, g);
+}
+
+/* Messages that cannot become an item share one lane. */
+static uint64_t key_of(struct bytes text, void *arg)
+{
+    struct sender *s = arg;
+    return dynamo_form_make(s->sink.form, text, &s->item) ? 0 : text_hash(buf_bytes(&s->item.key));
+}
+
+static void log_failing(const char *why, void *arg)
+{
+    (void)arg;
+    if (why)
+        log_warn("some batches fail and are repeated", LOG_S("error", why));
+    else
+        log_info("no batch has failed for a minute");
+}
+
+static int start(struct daemon *d, void **ctx, struct error *error)
+{
+    struct options *o = daemon_options(d);
+    struct sender *s = mem_zalloc(sizeof *s);
+    *ctx = s;
+    s->parallel = (size_t)options_int(o, "parallel");
+    s->sendings = mem_zalloc(s->parallel * sizeof *s->sendings);
+    if (dynamo_sink_open(&s->sink, o, daemon_base(d), daemon_stats(d), error) != 0)
+        return EX_CONFIG;
+    struct dispatcher_config config = {
+        .max_bytes = RUN_BYTES,
+        .parallel = s->parallel,
+        .order = options_text(o, "newer") ? DISPATCH_IN_ANY_ORDER : DISPATCH_BY_KEY,
+        .key = key_of,
+        .is_shared = options_bool(o, "shared"),
+        .deliver = deliver,
+        .on_failing = log_failing,
+        .arg = s,
+    };
+    s->program = reader_program_new_dispatcher(d, &config, error);
+    return s->program ? 0 : EX_CONFIG;
+}
+
+static void drain(void *ctx)
+{
+    reader_program_drain(((struct sender *)ctx)->program);
+}
+
+/* Aborts all batches. Returns true if batches were in progress. */
+static bool abort_sendings(struct sender *s)
+{
+    bool any = false;
+    for (size_t i = 0; i < s->parallel; i++) {
+        struct sending *g = &s->sendings[i];
+        if (!g->run)
+            continue;
+        dynamo_batch_free(&g->batch);
+        dispatcher_again(dispatcher_of(s), g->run);
+        g->run = NULL;
+        any = true;
+    }
+    return any;
+}
+
+static bool abort_drain(void *ctx)
+{
+    struct sender *s = ctx;
+    bool sending = abort_sendings(s);
+    return reader_program_cut_short(s->program, sending);
+}
+
+static void stop(void *ctx)
+{
+    struct sender *s = ctx;
+    if (!s)
+        return;
+    if (s->program)
+        abort_sendings(s);
+    dynamo_sink_close(&s->sink);
+    reader_program_free(&s->program);
+    dynamo_item_free(&s->item);
+    free(s->sendings);
+    free(s);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct daemon_spec spec = {
+        .name = "queue_to_dynamodb",
+        .summary = "stores the messages of a queue as items of a DynamoDB table",
+        .options = option_rows,
+        .default_port = -1,
+        .check = check,
+        .start = start,
+        .drain = drain,
+        .abort_drain = abort_drain,
+        .stop = stop,
+    };
+    return daemon_main(&spec, argc, argv);
+}
