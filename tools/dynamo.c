@@ -137,7 +137,8 @@ static char type_of(const struct session *s, struct bytes name)
 {
     size_t n = json_doc_length(s->description, "/Table/AttributeDefinitions");
     for (int i = 0; i < (int)n; i++)
-        if (bytes_equal(json_doc_text(s->description, "/Table/AttributeDefinitions/%d/AttributeName", i), name)) {
+        if (bytes_equal(
+                json_doc_text(s->description, "/Table/AttributeDefinitions/%d/AttributeName", i), name)) {
             struct bytes type =
                 json_doc_text(s->description, "/Table/AttributeDefinitions/%d/AttributeType", i);
             return type.len == 1 ? type.ptr[0] : '\0';
@@ -153,8 +154,8 @@ static int fail_no_key(const struct session *s, struct bytes name)
         buf_append_printable(&names, json_doc_text(s->description, "/Table/KeySchema/%d/AttributeName", i));
     }
     buf_append_char(&names, '\0');
-    int status = tool_fail(EX_USAGE, "%.*s is not a key of the table %s; its keys: %s", (int)name.len, name.ptr,
-        s->table, names.ptr);
+    int status = tool_fail(EX_USAGE, "%.*s is not a key of the table %s; its keys: %s", (int)name.len,
+        name.ptr, s->table, names.ptr);
     buf_free(&names);
     return status;
 }
@@ -286,7 +287,8 @@ int tool_dynamo(int argc, char **argv)
     static const struct options_spec spec = {.program = "dynamo",
         .summary = "prints items of a DynamoDB table",
         .operands = "get|query TABLE KEY=VALUE...",
-        .more = "get prints the item with these keys, and query those with this partition key, as JSON lines.\n",
+        .more =
+            "get prints the item with these keys, and query those with this partition key, as JSON lines.\n",
         .rows = {rows, NULL}};
     return tool_run_on_files(&spec, argc, argv, dynamo_with);
 }

@@ -175,8 +175,7 @@ void forget_files_configured(const struct config *config, forget_files_fn *fn, v
         {"simplequeue", "overflow_log", "search the overflow log, and delete its lines with the value"},
         {"ps_to_file", "filename_format", "search the files, and delete their lines with the value"},
         {NULL, "request_log", "search the request log: it has the addresses of clients"},
-        {"ps_to_dynamodb", "rejects",
-            "search the lines that were left out, and delete those with the value"},
+        {"ps_to_dynamodb", "rejects", "search the lines that were left out, and delete those with the value"},
         {"ps_to_http", "rejects", "search the lines that were left out, and delete those with the value"},
     };
     for (size_t i = 0; i < config->n_sections; i++)

@@ -55,8 +55,9 @@ static const struct tool {
 #define TOOLS (sizeof tools / sizeof *tools)
 
 static const char *const programs[] = {"simplequeue", "queue_to_pubsub", "queue_to_nats", "nats_to_pubsub",
-    "queue_to_http", "queue_to_dynamodb", "queue_exec", "pubsub", "aggregator", "sortdb", "spamfilter", "metricdb", "scraper",
-    "ruler", "compactor", "api", "ps_to_file", "ps_to_http", "ps_to_dynamodb", "pubsub_filtered", "clickgen", "bench"};
+    "queue_to_http", "queue_to_dynamodb", "queue_exec", "pubsub", "aggregator", "sortdb", "spamfilter",
+    "metricdb", "scraper", "ruler", "compactor", "api", "ps_to_file", "ps_to_http", "ps_to_dynamodb",
+    "pubsub_filtered", "clickgen", "bench"};
 #define PROGRAMS (sizeof programs / sizeof *programs)
 
 /* The guides that `millrace help TOPIC` prints: the rows of docs/README.md. A topic must not have the name of a

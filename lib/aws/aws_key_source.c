@@ -126,12 +126,11 @@ static void ask(struct aws_key_source *s)
     snprintf(headers, sizeof headers, "%s: %s\r\n",
         is_token ? "X-aws-ec2-metadata-token-ttl-seconds" : "X-aws-ec2-metadata-token",
         is_token ? "300" : s->token);
-    http_client_request(s->metadata,
-        &(struct http_call_spec){.method = is_token ? "PUT" : "GET",
-            .target = target,
-            .headers = headers,
-            .arg = s,
-            .on_done = answered});
+    http_client_request(s->metadata, &(struct http_call_spec){.method = is_token ? "PUT" : "GET",
+                                         .target = target,
+                                         .headers = headers,
+                                         .arg = s,
+                                         .on_done = answered});
 }
 
 static int get_from_instance(struct aws_key_source *s, usec_t now, struct aws_keys *out, struct error *error)
@@ -144,8 +143,8 @@ static int get_from_instance(struct aws_key_source *s, usec_t now, struct aws_ke
         ask(s);
     }
     if (s->keys.id[0] == '\0' || s->expires <= now)
-        return error_set(
-            error, -1, "%s", s->why[0] ? s->why : "waiting for keys from the metadata service of the instance");
+        return error_set(error, -1, "%s",
+            s->why[0] ? s->why : "waiting for keys from the metadata service of the instance");
     *out = s->keys;
     return 0;
 }
@@ -157,7 +156,8 @@ static int get_from_environment(struct aws_keys *out, struct error *error)
     if (!aws_key_copy(bytes_str(getenv("AWS_ACCESS_KEY_ID")), out->id, sizeof out->id) ||
         !aws_key_copy(bytes_str(getenv("AWS_SECRET_ACCESS_KEY")), out->secret, sizeof out->secret))
         return error_set(error, -1,
-            "no keys: set aws_credentials_file, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment");
+            "no keys: set aws_credentials_file, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the "
+            "environment");
     if (session && *session && !aws_key_copy(bytes_str(session), out->session, sizeof out->session))
         return error_set(error, -1, "AWS_SESSION_TOKEN is not a token");
     return 0;

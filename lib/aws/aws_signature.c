@@ -118,7 +118,8 @@ static bool read_line(struct bytes line, struct aws_keys *out)
         return aws_key_copy(value, out->id, sizeof out->id);
     if (bytes_equal_str(name, "aws_secret_access_key"))
         return aws_key_copy(value, out->secret, sizeof out->secret);
-    return !bytes_equal_str(name, "aws_session_token") || aws_key_copy(value, out->session, sizeof out->session);
+    return !bytes_equal_str(name, "aws_session_token") ||
+           aws_key_copy(value, out->session, sizeof out->session);
 }
 
 int aws_keys_read(const char *path, struct aws_keys *out, struct error *error)

@@ -20,9 +20,9 @@ struct dynamo_client *dynamo_client_new(const struct dynamo_client_config *confi
 {
     struct dynamo_client *c = mem_zalloc(sizeof *c);
     c->region = mem_strdup(config->region);
-    c->keys = aws_key_source_new(&(struct aws_key_source_config){.base = config->base,
-                                     .file = config->credentials_file,
-                                     .instance = config->instance_keys},
+    c->keys = aws_key_source_new(
+        &(struct aws_key_source_config){
+            .base = config->base, .file = config->credentials_file, .instance = config->instance_keys},
         error);
     c->http = http_client_new(&(struct http_client_config){.base = config->base,
         .url = config->endpoint,
@@ -78,8 +78,8 @@ static int sign(struct dynamo_client *c, const char *operation, struct bytes bod
 }
 
 struct http_call *dynamo_client_call(struct dynamo_client *c, const char *operation, struct bytes body,
-    void (*on_done)(enum http_client_result result, const struct http_reply_view *reply, void *arg), void *arg,
-    struct error *error)
+    void (*on_done)(enum http_client_result result, const struct http_reply_view *reply, void *arg),
+    void *arg, struct error *error)
 {
     struct buf headers = {0};
     struct http_call *call = NULL;
@@ -139,7 +139,7 @@ static enum dynamo_result result_of_type(int status, struct bytes type)
     for (size_t i = 0; i < sizeof error_types / sizeof *error_types; i++)
         if (bytes_equal_str(type, error_types[i].type))
             return error_types[i].result;
-    return status >= 500  ? DYNAMO_FAULT
+    return status >= 500   ? DYNAMO_FAULT
            : status == 429 ? DYNAMO_THROTTLED
            : status == 408 ? DYNAMO_FAULT
            : status == 413 ? DYNAMO_REFUSED

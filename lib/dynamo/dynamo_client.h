@@ -39,8 +39,8 @@ void dynamo_client_free(struct dynamo_client **c);
 /* Sends `body` ("PutItem" is an operation). Returns NULL with the error if there are no keys; then on_done is not called.
  * The body is copied. */
 struct http_call *dynamo_client_call(struct dynamo_client *c, const char *operation, struct bytes body,
-    void (*on_done)(enum http_client_result result, const struct http_reply_view *reply, void *arg), void *arg,
-    struct error *error);
+    void (*on_done)(enum http_client_result result, const struct http_reply_view *reply, void *arg),
+    void *arg, struct error *error);
 /* Runs the loop until the answer, for command-line tools. Appends the answer's body. */
 enum dynamo_result dynamo_client_fetch(struct dynamo_client *c, const char *operation, struct bytes body,
     struct buf *out, char why[DYNAMO_WHY_MAX]);

@@ -9,9 +9,10 @@
 #include <stdlib.h>
 
 #define DEPTH_MAX 32
-#define EVENT_MAX (4 * DYNAMO_ITEM_MAX) /* an event that is longer cannot become an item, unless most of it is omitted */
-#define KEY_MAX 2048                    /* bytes of a partition key */
-#define SORT_MAX 1024                   /* bytes of a sort key */
+#define EVENT_MAX                                                                                            \
+    (4 * DYNAMO_ITEM_MAX) /* an event that is longer cannot become an item, unless most of it is omitted */
+#define KEY_MAX 2048      /* bytes of a partition key */
+#define SORT_MAX 1024     /* bytes of a sort key */
 #define NUMBER_MIN 1e-130
 #define NUMBER_MAX 9.9e125
 
@@ -21,14 +22,16 @@ static const char *const type_names[] = {"", "S", "N", "BOOL", "TIME", "JSON"};
 
 struct spec {
     char *field, *name;
-    char *whole, *path; /* JSON pointers: of the member whose whole name is the field, and of the field's path */
+    char *whole,
+        *path; /* JSON pointers: of the member whose whole name is the field, and of the field's path */
     enum type type;
 };
 
 enum { SPEC_KEY, SPEC_SORT, SPEC_NEWER, SPECS_FIXED };
 
 struct dynamo_form {
-    struct spec *specs; /* at SPEC_KEY, SPEC_SORT and SPEC_NEWER: specs whose field may be NULL; then those of `fields` */
+    struct spec *
+        specs; /* at SPEC_KEY, SPEC_SORT and SPEC_NEWER: specs whose field may be NULL; then those of `fields` */
     size_t n, cap;
     bool all; /* items have all members */
     char why[300];
@@ -39,8 +42,9 @@ struct writer {
     struct buf *out;
     size_t size;
     int depth;
-    const char *why;                /* NULL: no fault yet */
-    const struct dynamo_form *omit; /* members that are not written, because specs have their names; NULL: none */
+    const char *why; /* NULL: no fault yet */
+    const struct dynamo_form
+        *omit; /* members that are not written, because specs have their names; NULL: none */
     bool is_first;
 };
 
@@ -92,12 +96,12 @@ static int add_spec(struct dynamo_form *f, const char *setting, struct bytes tex
         return error_set(error, -1, "%s: %.*s: the type is not S, N, BOOL, TIME or JSON", setting,
             (int)text.len, text.ptr);
     if ((!is_whole && !json_path_is_valid(field)) || (is_whole && name.len == 0))
-        return error_set(
-            error, -1, "%s: %.*s is not FIELD[:NAME[:TYPE]]", setting, (int)text.len, text.ptr);
+        return error_set(error, -1, "%s: %.*s is not FIELD[:NAME[:TYPE]]", setting, (int)text.len, text.ptr);
     name = name.len > 0 ? name : field;
     for (size_t i = 0; i < f->n; i++)
         if (f->specs[i].name && bytes_equal_str(name, f->specs[i].name))
-            return error_set(error, -1, "%s: two fields have the attribute %.*s", setting, (int)name.len, name.ptr);
+            return error_set(
+                error, -1, "%s: two fields have the attribute %.*s", setting, (int)name.len, name.ptr);
     struct buf whole = {0};
     if (!is_whole)
         json_pointer_append(&whole, field);
@@ -308,7 +312,8 @@ static const char *find(const struct json_doc *d, const struct spec *s)
 /* Sets f->why, and returns it. */
 static const char *refuse(struct dynamo_form *f, const struct spec *s, const char *why)
 {
-    snprintf(f->why, sizeof f->why, "%s%.100s%s%s", s ? "the field " : "", s ? s->field : "", s ? " " : "", why);
+    snprintf(
+        f->why, sizeof f->why, "%s%.100s%s%s", s ? "the field " : "", s ? s->field : "", s ? " " : "", why);
     return f->why;
 }
 

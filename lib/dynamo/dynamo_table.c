@@ -61,11 +61,13 @@ struct dynamo_table *dynamo_table_new(const struct dynamo_table_config *config)
         return t;
     t->requests = stats_counter(s, "dynamodb_requests_total", NULL, "Requests to DynamoDB");
     t->stored = stats_counter(s, "items_stored_total", NULL, "Items that DynamoDB has acknowledged");
-    t->throttled = stats_counter(s, "items_throttled_total", NULL, "Items that DynamoDB has throttled or left unprocessed");
+    t->throttled = stats_counter(
+        s, "items_throttled_total", NULL, "Items that DynamoDB has throttled or left unprocessed");
     t->not_newer = stats_counter(
         s, "items_not_newer_total", NULL, "Items that were not stored because the table has a newer one");
     stats_gauge(s, "write_limit_units", NULL,
-        "Learned limit of writes (units of 1 KB a second); 0: the table has not throttled yet", read_limit, t);
+        "Learned limit of writes (units of 1 KB a second); 0: the table has not throttled yet", read_limit,
+        t);
     return t;
 }
 

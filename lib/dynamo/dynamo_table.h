@@ -27,8 +27,9 @@
 struct dynamo_table;
 struct dynamo_batch;
 
-#define DYNAMO_BATCH_ITEMS 25                 /* maximum items of a BatchWriteItem */
-#define DYNAMO_BATCH_BYTES ((size_t)15 << 20) /* maximum bytes of its items in JSON; the API's limit is 16 MB */
+#define DYNAMO_BATCH_ITEMS 25 /* maximum items of a BatchWriteItem */
+#define DYNAMO_BATCH_BYTES                                                                                   \
+    ((size_t)15 << 20) /* maximum bytes of its items in JSON; the API's limit is 16 MB */
 #define DYNAMO_ATTEMPTS 10
 
 struct dynamo_table_config {
@@ -58,7 +59,8 @@ enum dynamo_add dynamo_batch_add(struct dynamo_batch *b, struct bytes event, con
 /* Sends the items that are not stored. `why` is "" for DYNAMO_OK. on_done may free or send the batch. DYNAMO_NOT_NEWER is
  * no result of a batch. on_done is not called before dynamo_batch_send returns. */
 void dynamo_batch_send(struct dynamo_batch *b,
-    void (*on_done)(struct dynamo_batch *b, enum dynamo_result result, const char *why, void *arg), void *arg);
+    void (*on_done)(struct dynamo_batch *b, enum dynamo_result result, const char *why, void *arg),
+    void *arg);
 bool dynamo_batch_shares_key(const struct dynamo_batch *a, const struct dynamo_batch *b);
 
 #endif

@@ -3,10 +3,10 @@
 #define LATE (USEC_PER_SEC / 2) /* writes that were late by up to this time are made up for */
 #define WINDOW (5 * USEC_PER_SEC)
 #define SHORT (USEC_PER_SEC / 10) /* least time over which the first limit is computed */
-#define SHARE 0.1  /* of throttled units to accepted ones, at which the limit stays */
-#define GAIN 0.2   /* part of the limit that a full request of throttled units takes away */
-#define FULL 25    /* units of a full request of small items */
-#define STREAK 100 /* units accepted in a row after which the limit rises twice as fast */
+#define SHARE 0.1                 /* of throttled units to accepted ones, at which the limit stays */
+#define GAIN 0.2                  /* part of the limit that a full request of throttled units takes away */
+#define FULL 25                   /* units of a full request of small items */
+#define STREAK 100                /* units accepted in a row after which the limit rises twice as fast */
 #define LIMIT_MIN 1
 #define LIMIT_MAX 1e7
 
@@ -47,7 +47,8 @@ void write_rate_answer(struct write_rate *r, double accepted, double throttled, 
         return;
     if (r->limit == 0) {
         usec_t elapsed = now - r->since + r->before_for;
-        r->limit = (r->accepted + r->before + units) * USEC_PER_SEC / (double)(elapsed < SHORT ? SHORT : elapsed);
+        r->limit =
+            (r->accepted + r->before + units) * USEC_PER_SEC / (double)(elapsed < SHORT ? SHORT : elapsed);
         r->next = now;
     }
     double full = r->limit < FULL ? r->limit : FULL;

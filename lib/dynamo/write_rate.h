@@ -17,11 +17,11 @@
 #include "base/clock.h"
 
 struct write_rate {
-    double limit;          /* units a second; 0: none */
-    double streak;         /* units accepted since the last throttled one */
-    double accepted;       /* units since `since` */
-    usec_t since;          /* beginning of this window; 0: no write yet */
-    double before;         /* units of the window before */
+    double limit;            /* units a second; 0: none */
+    double streak;           /* units accepted since the last throttled one */
+    double accepted;         /* units since `since` */
+    usec_t since;            /* beginning of this window; 0: no write yet */
+    double before;           /* units of the window before */
     usec_t before_for, next; /* length of the window before, and time of the next write */
 };
 

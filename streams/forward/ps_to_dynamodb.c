@@ -87,7 +87,7 @@ struct batch {
     char opening[STREAM_OPENING_TEXT]; /* opening (id of a run of pubsub) of the byte before `end` */
     char refusal[DYNAMO_WHY_MAX];      /* of a line to skip */
     struct backoff backoff;
-    usec_t due; /* time of the next attempt */
+    usec_t due;     /* time of the next attempt */
     bool is_closed; /* no more lines are added */
     enum { WAITING, UNDER_WAY, DONE } state;
 };
@@ -136,7 +136,7 @@ static void on_change(void *arg)
     struct program *p = arg;
     if (!p->stream)
         return;
-    stream_program_set_trouble(p->daemon, p->state_failed       ? "cannot store the state"
+    stream_program_set_trouble(p->daemon, p->state_failed         ? "cannot store the state"
                                           : p->trouble[0] != '\0' ? p->trouble
                                                                   : stream_client_trouble(p->stream, NULL));
     if (daemon_is_draining(p->daemon) && p->under_way == 0)
@@ -238,13 +238,15 @@ static void skip(struct batch *b)
     char text[sizeof p->trouble];
     bool expired = false;
     if (p->poison_limit > 0 && p->refused_in_row >= p->poison_limit) {
-        snprintf(text, sizeof text, "%" PRIu64 " lines in a row are refused (poison_limit): %.250s", p->refused_in_row, b->refusal);
+        snprintf(text, sizeof text, "%" PRIu64 " lines in a row are refused (poison_limit): %.250s",
+            p->refused_in_row, b->refusal);
         wait_after(b, text);
         return;
     }
     struct bytes line = bytes_of(b->lines.ptr, b->lines.len - 1);
     if (p->rejects.path && reject_file_add(&p->rejects, line, &expired) != 0) {
-        snprintf(text, sizeof text, "cannot store a refused line in %.200s: %s", p->rejects.path, strerror(errno));
+        snprintf(
+            text, sizeof text, "cannot store a refused line in %.200s: %s", p->rejects.path, strerror(errno));
         wait_after(b, text);
         return;
     }

@@ -24,7 +24,7 @@ class Completion(harness.MillraceTest):
 
     def test_names(self):
         self.assertEqual(self.complete("sta"), ["status"])
-        self.assertEqual(sorted(self.complete("queue")), ["queue", "queue_exec", "queue_to_http", "queue_to_nats", "queue_to_pubsub"])
+        self.assertEqual(sorted(self.complete("queue")), ["queue", "queue_exec", "queue_to_dynamodb", "queue_to_http", "queue_to_nats", "queue_to_pubsub"])
         self.assertEqual(self.complete("help", "sortd"), ["sortdb"])
         self.assertEqual(self.complete("help", "secur"), ["security"])
         self.assertEqual(self.complete("secur"), [])

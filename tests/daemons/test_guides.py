@@ -1,5 +1,5 @@
 """The guides are true: the commands of docs/guide, executed in order as they stand in a copy of this machine, succeed and print what the guide
-says. test_service.py runs service.md, test_example_readers.py the programs of docs/write-a-reader.md, test_nginx_log.py the recipe of nginx.md, test_openapi.py
+says. test_service.py runs service.md, test_dynamodb.py the commands of dynamodb.md, test_example_readers.py the programs of docs/write-a-reader.md, test_nginx_log.py the recipe of nginx.md, test_openapi.py
 the programs of docs/api-clients.md, test_walkthroughs.py the walkthroughs."""
 # label: surface
 # seconds: 60
@@ -13,7 +13,7 @@ import harness
 
 DOCS = ("docs", "guide")
 # Guides whose blocks are no commands of millrace, and the one with a test of its own.
-ELSEWHERE = ("security.md", "nng.md", "nginx.md", "operations.md", "jetstream.md", "from-nsq.md", "service.md", "sql.md")
+ELSEWHERE = ("dynamodb.md", "security.md", "nng.md", "nginx.md", "operations.md", "jetstream.md", "from-nsq.md", "service.md", "sql.md")
 LEASE = "lease=$(sed -n 's/X-Millrace-Lease: //p' /tmp/reply | tr -d '\\r'); eval \"$(echo {} | sed s/lease=[0-9A-Z]*/lease=$lease/)\""
 STREAMS = [*guide.INSTALL, "begin pubsub 'millrace pubsub --data-dir=/var/lib/pubsub' && poll 'curl http://127.0.0.1:8081/health'",
            "begin queue 'millrace simplequeue --data-dir=/var/lib/queue' && poll 'curl http://127.0.0.1:8080/health'"]

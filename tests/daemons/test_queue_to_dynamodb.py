@@ -125,7 +125,7 @@ class QueueToDynamo(QueueCase):
         events = [{"id": "k%d" % (n % 10), "v": n} for n in range(300)]
         rng.shuffle(events)
         self.put(events)
-        sink = self.sink("--newer=v")
+        sink = self.sink("--newer=v").wait_listening()
         self.wait_empty()
         self.assertEqual({key: item["v"] for key, item in self.fake.plain().items()}, {"k%d" % i: str(290 + i) for i in range(10)})
         for versions in self.fake.versions.values():

@@ -55,14 +55,17 @@ static void all_members(void **state)
     (void)state;
     struct dynamo_form *f = form_of("id", NULL, NULL, NULL);
     check(f, "{\"a\":1,\"id\":\"u\",\"b\":[true,null,{\"c\":\"x\\n\"}]}",
-        "{\"id\":{\"S\":\"u\"},\"a\":{\"N\":\"1\"},\"b\":{\"L\":[{\"BOOL\":true},{\"NULL\":true},{\"M\":{\"c\":{\"S\":"
+        "{\"id\":{\"S\":\"u\"},\"a\":{\"N\":\"1\"},\"b\":{\"L\":[{\"BOOL\":true},{\"NULL\":true},{\"M\":{"
+        "\"c\":{\"S\":"
         "\"x\\n\"}}}]}}");
     check(f, "{\"id\":7,\"id\":8,\"x\":{\"id\":9,\"a\":{},\"a\":[]}}",
         "{\"id\":{\"N\":\"7\"},\"x\":{\"M\":{\"id\":{\"N\":\"9\"},\"a\":{\"M\":{}}}}}");
-    check(f, "{\"id\":\"u\",\"f\":1.0,\"g\":0.1,\"h\":-0.0,\"i\":18446744073709551615,\"j\":-9223372036854775808}",
+    check(f,
+        "{\"id\":\"u\",\"f\":1.0,\"g\":0.1,\"h\":-0.0,\"i\":18446744073709551615,\"j\":-9223372036854775808}",
         "{\"id\":{\"S\":\"u\"},\"f\":{\"N\":\"1\"},\"g\":{\"N\":\"0.1\"},\"h\":{\"N\":\"0\"},\"i\":{\"N\":"
         "\"18446744073709551615\"},\"j\":{\"N\":\"-9223372036854775808\"}}");
-    check(f, "{\"id\":\"u\",\"\\\"#:a.b\\u0000\":1}", "{\"id\":{\"S\":\"u\"},\"\\\"#:a.b\\u0000\":{\"N\":\"1\"}}");
+    check(f, "{\"id\":\"u\",\"\\\"#:a.b\\u0000\":1}",
+        "{\"id\":{\"S\":\"u\"},\"\\\"#:a.b\\u0000\":{\"N\":\"1\"}}");
     check_refused(f, "{\"a\":1}", "id is missing");
     check_refused(f, "{\"id\":\"\"}", "is empty");
     check_refused(f, "{\"id\":null}", "neither a text nor a number");
@@ -78,18 +81,25 @@ static void all_members(void **state)
 static void mapped(void **state)
 {
     (void)state;
-    struct dynamo_form *f = form_of("user.id:uid:S", "t:at:TIME", "v", "  meta[\"a b\"].x:ab ok:ok:BOOL list:list:JSON .:event:JSON");
+    struct dynamo_form *f = form_of(
+        "user.id:uid:S", "t:at:TIME", "v", "  meta[\"a b\"].x:ab ok:ok:BOOL list:list:JSON .:event:JSON");
     assert_non_null(f);
-    check(f, "{\"user\":{\"id\":5},\"t\":\"1970-01-01T00:01:00Z\",\"v\":3,\"list\":[1, 2],\"ok\":false,\"meta\":{\"a b\":{\"x\":{\"y\":1}}}}",
-        "{\"uid\":{\"S\":\"5\"},\"at\":{\"N\":\"60\"},\"v\":{\"N\":\"3\"},\"ab\":{\"M\":{\"y\":{\"N\":\"1\"}}},\"ok\":{\"BOOL\":"
-        "false},\"list\":{\"S\":\"[1,2]\"},\"event\":{\"S\":\"{\\\"user\\\":{\\\"id\\\":5},\\\"t\\\":\\\"1970-01-01T00:01:00Z\\\","
-        "\\\"v\\\":3,\\\"list\\\":[1,2],\\\"ok\\\":false,\\\"meta\\\":{\\\"a b\\\":{\\\"x\\\":{\\\"y\\\":1}}}}\"}}");
+    check(f,
+        "{\"user\":{\"id\":5},\"t\":\"1970-01-01T00:01:00Z\",\"v\":3,\"list\":[1, "
+        "2],\"ok\":false,\"meta\":{\"a b\":{\"x\":{\"y\":1}}}}",
+        "{\"uid\":{\"S\":\"5\"},\"at\":{\"N\":\"60\"},\"v\":{\"N\":\"3\"},\"ab\":{\"M\":{\"y\":{\"N\":\"1\"}}"
+        "},\"ok\":{\"BOOL\":"
+        "false},\"list\":{\"S\":\"[1,2]\"},\"event\":{\"S\":\"{\\\"user\\\":{\\\"id\\\":5},\\\"t\\\":"
+        "\\\"1970-01-01T00:01:00Z\\\","
+        "\\\"v\\\":3,\\\"list\\\":[1,2],\\\"ok\\\":false,\\\"meta\\\":{\\\"a "
+        "b\\\":{\\\"x\\\":{\\\"y\\\":1}}}}\"}}");
     assert_text(&item.newer, "{\"N\":\"3\"}");
     check_refused(f, "{\"user\":{\"id\":5},\"t\":1}", "v is missing");
     check_refused(f, "{\"user\":{\"id\":5},\"t\":\"soon\",\"v\":1}", "another type");
     check_refused(f, "{\"user\":{\"id\":5},\"t\":1,\"v\":1,\"ok\":1}", "the field ok");
     check(f, "{\"user.id\":\"whole\",\"t\":2.5,\"v\":\"x\"}",
-        "{\"uid\":{\"S\":\"whole\"},\"at\":{\"N\":\"2\"},\"v\":{\"S\":\"x\"},\"event\":{\"S\":\"{\\\"user.id\\\":\\\"whole\\\","
+        "{\"uid\":{\"S\":\"whole\"},\"at\":{\"N\":\"2\"},\"v\":{\"S\":\"x\"},\"event\":{\"S\":\"{\\\"user."
+        "id\\\":\\\"whole\\\","
         "\\\"t\\\":2.5,\\\"v\\\":\\\"x\\\"}\"}}");
     dynamo_form_free(&f);
     f = form_of("id:id:N", NULL, NULL, "a:id2");

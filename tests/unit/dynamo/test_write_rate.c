@@ -87,12 +87,14 @@ static void check(double rate, double seconds_saved)
     struct write_rate r = {0};
     struct slot slots[SLOTS];
     for (size_t i = 0; i < SLOTS; i++)
-        slots[i] = (struct slot){.left = BATCH, .sent = BATCH, .at = write_rate_reserve(&r, BATCH, USEC_PER_SEC)};
+        slots[i] =
+            (struct slot){.left = BATCH, .sent = BATCH, .at = write_rate_reserve(&r, BATCH, USEC_PER_SEC)};
     run(&t, &r, slots, 61 * USEC_PER_SEC);
     double accepted = t.accepted, throttled = t.throttled;
     run(&t, &r, slots, 301 * USEC_PER_SEC);
     double used = t.accepted / (t.rate * 300), wasted = (t.throttled - throttled) / (t.accepted - accepted);
-    print_message("rate %g: %.3f of the allowed units, later %.3f throttled, limit %.1f\n", rate, used, wasted, r.limit);
+    print_message("rate %g: %.3f of the allowed units, later %.3f throttled, limit %.1f\n", rate, used,
+        wasted, r.limit);
     assert_true(used >= 0.9);
     assert_true(wasted <= 0.25);
     t.rate *= 10; /* the table allows more */
