@@ -12,10 +12,20 @@
 static const struct aws_keys keys = {
     .id = "AKIDEXAMPLE", .secret = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"};
 
-static void check(const char *method, const char *type, const char *body, const char *expected)
+/* The token of AWS's test post-sts-header-before. */
+static const char token[] =
+    "AQoDYXdzEPT//////////"
+    "wEXAMPLEtc764bNrC9SAPBSM22wDOk4x4HIZ8j4FZTwdQWLWsKWHGBuFqwAeMicRXmxfpSPfIeoIYRqTflfKD8YUuwthAx7mSEI"
+    "/qkPpKPi/"
+    "kMcGdQrmGdeehM4IC1NtBmUpp2wUE8phUZampKsburEDy0KPkyQDYwT7WZ0wq5VSXDvp75YU9HFvlRd8Tx6q6fE8YQcHNVXAkiY9q6d+"
+    "xo0rKwT"
+    "38xVqr7ZD0u0iPPkUL64lIZbqBAz+scqKmlzm8FDrypNC9Yjc8fPOLn9FX9KSYvKTr4rvx3iSIlTJabIQwj2ICCR/oLxBA==";
+
+static void check_with(
+    const struct aws_keys *k, const char *method, const char *type, const char *body, const char *expected)
 {
     struct buf headers = {0};
-    aws_sign(&keys,
+    aws_sign(k,
         &(struct aws_request){.region = "us-east-1",
             .service = "service",
             .method = method,
@@ -32,9 +42,18 @@ static void check(const char *method, const char *type, const char *body, const 
     buf_free(&headers);
 }
 
+static void check(const char *method, const char *type, const char *body, const char *expected)
+{
+    check_with(&keys, method, type, body, expected);
+}
+
 static void vectors(void **state)
 {
+    struct aws_keys with_token = keys;
     (void)state;
+    assert_true(aws_key_copy(bytes_str(token), with_token.session, sizeof with_token.session));
+    check_with(&with_token, "POST", NULL, "",
+        "85d96828115b5dc0cfc3bd16ad9e210dd772bbebba041836c64533a82be05ead"); /* post-sts-header-before */
     check("GET", NULL, "",
         "5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31"); /* get-vanilla */
     check("POST", NULL, "",
