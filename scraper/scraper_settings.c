@@ -17,9 +17,9 @@
 const struct option_row scraper_settings[] = {
     PEER_OPTIONS("pubsub", "pubsub", ""),
     SETTING_STRING("stream", "stream of pubsub to publish samples to", .fallback = "metrics"),
-    SETTING_STRING(
-        "producer", "producer name at pubsub and node in ZooKeeper, one for each scraper (default: scraper, "
-                    "scraper-I-N of shard I/N, or with zookeeper scraper-HOSTNAME)"),
+    SETTING_STRING("producer",
+        "producer name at pubsub and node in ZooKeeper, one for each scraper (default: scraper, "
+        "scraper-I-N of shard I/N, or with zookeeper scraper-HOSTNAME)"),
     SETTING_STRING("files",
         "files of targets in Prometheus' file_sd form (JSON); paths with * ? [], separated by spaces",
         .flags = OPTION_LIST),

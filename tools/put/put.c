@@ -42,9 +42,9 @@ static const struct option_row rows[] = {
                                 "first line, among , ; tab |)"),
     SETTING_STRING("encoding", "encoding of the files, by its name in iconv, such as windows-1252 (default: "
                                "UTF-8; with --format=csv also UTF-16 with a byte order mark)"),
-    SETTING_STRING(
-        "time_field", "column of --format=csv whose values become times, under the same name; empty: none "
-                      "(default: [input] time). Lines and access logs have their own times"),
+    SETTING_STRING("time_field",
+        "column of --format=csv whose values become times, under the same name; empty: none "
+        "(default: [input] time). Lines and access logs have their own times"),
     SETTING_STRING("time_format", "form of the times of --format=csv, as in strptime(3): %d.%m.%Y %H:%M"),
     SETTING_STRING("time_zone", "zone of times without a zone, such as Europe/Berlin", .fallback = "UTC"),
     SETTING_BOOL("follow",

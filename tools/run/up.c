@@ -49,9 +49,9 @@ static const struct option_row rows[] = {
     SETTING_STRING(
         "streams", "streams of the pipeline, separated by commas; the queue's events go to the first"),
     SETTING_STRING("auth_token_file", "file with the token of all daemons; unset: no token"),
-    SETTING_STRING(
-        "run", "names of the daemons to run, separated by commas or spaces (default: all, with one relay: "
-               "queue_to_nats if the file has a section [queue_to_nats], else queue_to_pubsub)"),
+    SETTING_STRING("run",
+        "names of the daemons to run, separated by commas or spaces (default: all, with one relay: "
+        "queue_to_nats if the file has a section [queue_to_nats], else queue_to_pubsub)"),
     SETTING_BOOL("free_ports",
         "use free ports instead of the configured ports; `millrace status` shows the ports, and the log "
         "shows the public port",
