@@ -626,7 +626,7 @@ void aggregate_poll(struct aggregate *a, usec_t now)
     }
     a->numbers.collisions += job->written.collisions;
     if (job->written.collisions > 0)
-        log_warn("two texts have the same hash; the lookup keeps the smaller",
+        log_warn("two texts have the same hash; the lookup keeps the smaller text",
             LOG_S("key", job->written.collision));
     a->log_pages = job->log_pages;
     a->merge_is_due = job->merge_is_due;

@@ -50,8 +50,8 @@ const struct option_row settings_rows[] = {
         "count the lines of each FILE (plain, gzip or zstd) and exit, instead of following streams",
         .flags = OPTION_COMMAND_LINE),
     SETTING_STRING("recount",
-        "count all streams of this archive again, up to the archive's end, and exit; read the lines in each "
-        "FILE of ps_to_file from FILE, not from pubsub (millrace recount)",
+        "count all streams of this archive again, up to the archive's end, and exit; read lines that a FILE "
+        "of ps_to_file contains from this FILE instead of pubsub (millrace recount)",
         .flags = OPTION_COMMAND_LINE),
     READ_PROTOCOL_SETTING("4M"), /* limit of an answer, because one turn of the loop composes it */
     {0},

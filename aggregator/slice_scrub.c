@@ -132,7 +132,7 @@ void slice_scrub_free(struct slice_scrub **sp)
 
 void slice_scrub_report(struct app *app, const struct error *error)
 {
-    char *text = mem_printf("%s. Other counts are answered, and counting goes on", error->text);
+    char *text = mem_printf("%s. Queries for other counts are answered, and counting continues", error->text);
     if (!app->is_damaged)
         daemon_set_damaged(app->daemon, "restore this file from a backup, then restart the aggregator", text);
     app->is_damaged = true;

@@ -412,7 +412,7 @@ static bool refuse_counts(struct ask *a)
     else if (sums_are_too_large(s))
         refuse_sum(a);
     else if (!fits)
-        http_problem(req, 400, "bad-parameter", "ask for a longer unit, or for a period",
+        http_problem(req, 400, "bad-parameter", "ask for a longer unit or a shorter time",
             "more than %llu rows", (unsigned long long)max_rows);
     else
         return false;
@@ -588,7 +588,8 @@ static bool end_events(void *arg)
     breakdown_take_events(&counts->breakdown, &events->breakdown);
     if (!sums_are_too_large(events) && !sums_need_dropped_hours(events))
         return true;
-    inquiry_fail(&a->inquiry, SOURCE_UNAVAILABLE, "the events by which means divide cannot be added up");
+    inquiry_fail(&a->inquiry, SOURCE_UNAVAILABLE,
+        "the means have no divisor: their numbers of events cannot be added up");
     return false;
 }
 

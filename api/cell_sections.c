@@ -42,7 +42,7 @@ static int check_unique(
         const char *same = strcmp(other->kind, "cell") == 0 ? config_value(other, key) : NULL;
         if (same && is_shared(key, value, same))
             return config_fail(error, c, config_line(s, key),
-                "%s is also that of [cell %s]; each cell has its own", key, other->name);
+                "%s is also set in [cell %s]; each cell needs its own", key, other->name);
     }
     return 0;
 }

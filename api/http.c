@@ -206,8 +206,8 @@ const struct http_route api_routes[] = {
     HTTP_ROUTE("/v1/retention", HTTP_GET_, HTTP_ROUTE_CHECKS_KEYS | OF_COUNTS, handle_retention, NULL,
         "LABEL=KEY&unit=week: how many of the members first seen in a unit are seen in each later unit"),
     HTTP_ROUTE("/v1/cohort", HTTP_GET_, HTTP_ROUTE_CHECKS_KEYS | OF_COUNTS, handle_cohort, NULL,
-        "all=&any=&not=, each [PERIOD@]LABEL:KEY: the number of members in all sets of all=, in some set of "
-        "any=, and in no set of not="),
+        "all=&any=&not=, each [PERIOD@]LABEL:KEY: the number of members in all sets of all=, in at least one "
+        "set of any=, and in no set of not="),
     HTTP_ROUTE("/v1/sql", HTTP_GET_, HTTP_ROUTE_NEEDS_TOKEN | HTTP_ROUTE_NO_HEAD, handle_sql, "q",
         "the rows of a statement in SQL"),
     HTTP_ROUTE("/v1/lookup", HTTP_GET_, OF_COUNTS, handle_lookup,

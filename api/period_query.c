@@ -245,9 +245,9 @@ static int refuse_unit(struct parameters *p)
     struct bytes unit;
     if (p->q->kind != QUERY_BREAKDOWN || !parameters_get(p, "unit", &unit))
         return 0;
-    parameters_hint(p, "unit is the unit of units=N, and of the time before to or after from; a period of "
-                       "weeks follows unit=mweek");
-    return BAD(p, "unit has no meaning for the sums of a given time; leave unit out");
+    parameters_hint(p, "unit= sets the unit of units=N, and of a time with only one of from and to; with "
+                       "unit=mweek, a period of weeks begins on Monday");
+    return BAD(p, "unit has no effect on sums over the whole time; remove unit");
 }
 
 static int parse_period(struct parameters *p, struct bytes period)
@@ -305,7 +305,7 @@ static int parse_against(struct parameters *p)
     struct bytes against = BYTES_LITERAL("before");
     q->compares = parameters_get(p, "against", &against) || q->kind == QUERY_COMPARE;
     if (q->compares && q->is_all)
-        return BAD(p, "nothing is before all time; ask for a shorter period");
+        return BAD(p, "no time precedes period=all; ask for a shorter period");
     if (bytes_equal_str(against, "before"))
         return 0;
     if (!bytes_equal_str(against, "year"))
@@ -386,25 +386,25 @@ static int parse_minutes(struct parameters *p)
         parse_time(p, "to", 1, HOUR_END, &q->to) != 0)
         return -1;
     if (q->kind != QUERY_SERIES && q->kind != QUERY_BREAKDOWN)
-        return BAD(p, "only series, breakdown and top are by minute");
+        return BAD(p, "only series, breakdown and top have counts by minute");
     if (q->n_values > 0 || q->top > 0)
-        return BAD(p, "by minute, ask for one key");
+        return BAD(p, "a series by minute has one key: ask for one key");
     if (parameters_get(p, "against", &other))
         return BAD(p, "there are no comparisons by minute");
     if (parameters_get(p, "where", &other))
         return BAD(p, "there are no conditions by minute");
     if (parameters_get(p, "after", &other))
-        return BAD(p, "after is not available by minute; use a larger limit");
+        return BAD(p, "after is not available for counts by minute; use a larger limit");
     if (parameters_get(p, "units", &other) || parameters_get(p, "unit_reference_ts", &other) ||
         (has_period && (has_from || has_to)) || has_from < has_to)
-        return BAD(p, "minutes take either period, or from and to");
+        return BAD(p, "counts by minute take either period, or from and to");
     bool is_long = n < 1 || n > QUERY_MINUTES_MAX;
     if (!has_from && !is_long)
         q->from = q->to - n * MINUTE_SECONDS;
     if (q->from % MINUTE_SECONDS != 0 || q->to % MINUTE_SECONDS != 0)
         return BAD(p, "from and to must be whole minutes");
     if (is_long || q->from >= q->to || q->to - q->from > QUERY_MINUTES_MAX * MINUTE_SECONDS)
-        return BAD(p, "minutes go from 1 to %d, such as period=30m", QUERY_MINUTES_MAX);
+        return BAD(p, "a period of minutes has 1 to %d minutes, such as period=30m", QUERY_MINUTES_MAX);
     return 0;
 }
 

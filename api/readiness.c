@@ -93,7 +93,7 @@ static void warn_of_hosts(const struct readiness *r)
         buf_append_char(&text, '\0');
     daemon_set_notice(r->daemon, "hosts", NOTICE_WARNING,
         "start the sortdb of a host that is away; run `millrace distribute` for a host with an older "
-        "generation; replace the archive of a host with another one",
+        "generation; replace the archive of another pipeline on a host",
         text.ptr);
     buf_free(&text);
 }
@@ -110,7 +110,7 @@ void readiness_judge(struct readiness *r)
                    ? mem_printf("%.*s; events are stored", (int)r->failing.len, r->failing.ptr)
                    : NULL;
     const char *remedy = is_open && c->is_behind ? MANIFEST_BEHIND_REMEDY
-                         : is_open ? "mend the source that the reason names; queries then work again"
+                         : is_open ? "repair the source that the reason names; queries then work again"
                          : *error  ? archive_remedy(error)
                                    : DAEMON_WAIT;
     daemon_set_refusing(r->daemon, "queries", remedy, r->error);
@@ -308,7 +308,7 @@ static double read_up(void *arg)
 static void show_host(const struct readiness *r, struct check *check)
 {
     static const struct stats_row rows[] = {
-        {"archive_host_generation", "generation of the latest reply of a host of the archive",
+        {"archive_host_generation", "generation of the archive in the latest reply of a host",
             read_generation},
         {"archive_host_up", "1 if the latest request to a host of the archive was answered", read_up},
         {0},

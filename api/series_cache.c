@@ -47,7 +47,7 @@ struct series_cache *series_cache_new(struct stats *stats)
     TAILQ_INIT(&c->uses);
     c->stats = stats;
     c->hits = stats_counter(stats, "series_cache_hits_total", NULL,
-        "series for which the archive was not read, because its sums were kept");
+        "series that were answered from kept sums, without a read of the archive");
     stats_gauge(
         stats, "series_cache_bytes", NULL, "memory of the kept sums and texts of series", read_bytes, c);
     return c;

@@ -106,7 +106,8 @@ static int parse_keys(struct parameters *p, struct unique_query *u)
     if ((!named || parameters_get(p, "count", &label)) && find_unique(p, q->total, &q->unique) != 0)
         return -1;
     if (named && named != q->unique)
-        return BAD(p, "%s counts each %s, not count=%s", named->ns, named->label, q->unique->label);
+        return BAD(
+            p, "%s counts the members \"%s\", not count=%s", named->ns, named->label, q->unique->label);
     if (check_periods(p, q->unique, q->from, q->to) != 0)
         return -1;
     for (size_t i = 0; i < q->n_values; i++)

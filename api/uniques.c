@@ -125,7 +125,7 @@ static void begin_count(void *arg)
     struct answer *a = arg;
     uint64_t max_rows = a->uniques->config.max_rows;
     if (!unique_count_begin(&a->count, max_rows)) {
-        http_problem(a->inquiry.req, 400, "bad-parameter", "ask for a longer unit, or for a period",
+        http_problem(a->inquiry.req, 400, "bad-parameter", "ask for a longer unit or a shorter time",
             "more than %llu rows", (unsigned long long)max_rows);
         answer_free(a);
         return;

@@ -206,7 +206,7 @@ static void report_change(const struct options *o, const struct change *c, const
     if (options_bool(o, "import"))
         log_info("imported", LOG_U("records", report.imported));
     if (report.skipped.rows)
-        log_warn("left wrong rows out", LOG_U("rows", report.skipped.rows),
+        log_warn("skipped wrong rows", LOG_U("rows", report.skipped.rows),
             LOG_S("first", report.first_skipped), LOG_U("lines", report.skipped.lines));
     if (report.collisions)
         log_warn("two texts have the same hash; kept the smaller text", LOG_U("lookups", report.collisions),

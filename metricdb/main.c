@@ -68,7 +68,7 @@ static void register_stats(struct wiring *w)
         {"series", "series with recent samples", series},
         {"open_bytes", "memory of samples that no block has, and of their series", open_bytes},
         {"blocks_written_total", "blocks of new samples", cuts},
-        {"merges_total", "blocks made of smaller ones", merges},
+        {"merges_total", "blocks merged from smaller blocks", merges},
         {"blocks_deleted_total", "blocks deleted by retention", deleted},
         {0},
     };

@@ -50,7 +50,8 @@ int metricdb_check_settings(struct options *o, struct error *error)
     if (!options_text(o, "data_dir"))
         return options_refuse(o, "data_dir", error, "required: the directory of the blocks");
     if (60000 % options_int(o, "resolution") != 0)
-        return options_refuse(o, "resolution", error, "must divide 1 minute without a rest, such as 10s");
+        return options_refuse(
+            o, "resolution", error, "must divide 1 minute without a remainder, such as 10s");
     for (size_t i = 0; i < 2; i++) {
         int64_t finer = options_int(o, keeps[i]), wider = options_int(o, keeps[i + 1]);
         if (wider != 0 && (finer == 0 || finer > wider))

@@ -145,7 +145,7 @@ void sample_feed_tick(struct sample_feed *f)
     struct error error;
     cursor_keeper_tick(f->keeper);
     daemon_set_notice(f->daemon, "merge", NOTICE_WARNING,
-        "correct the reason; the merge is repeated after the next block",
+        "correct the cause; the merge is repeated after the next block",
         sample_store_trouble(f->store, &error) ? error.text : NULL);
     if (f->is_cutting || !sample_store_is_cut_due(f->store, clock_monotonic()))
         return;

@@ -39,7 +39,7 @@
         .help = "name by which people know this producer (default: HOST.QUEUE; HOST is the name of the "     \
                 "queue's host)"},                                                                            \
     {.name = "hand_over", .type = OPTION_BOOL, .flags = OPTION_COMMAND_LINE,                                 \
-        .help = "finish what an earlier process of this program began, let other readers use the queue, and exit"}
+        .help = "settle all messages that an earlier process has published, end its follow so that other readers can use the queue, and exit"}
 /* Options for programs with a dispatcher. ITEMS_HELP names the unit that contains the messages of a batch, such as
  * "POST". */
 #define READER_BATCH_OPTIONS(BATCH, ITEMS_HELP)                                                              \

@@ -178,7 +178,7 @@ struct evaluator *evaluator_new(const struct evaluator_config *config)
     e->evaluations = stats_counter(s, "evaluations_total", NULL, "Evaluations of rules");
     e->failures = stats_counter(s, "evaluation_failures_total", NULL, "Evaluations of rules that failed");
     e->skipped = stats_counter(s, "evaluations_skipped_total", NULL,
-        "Slots of groups without an evaluation, because the one before lasted");
+        "Slots of groups that were skipped, because the previous evaluation was still running");
     return e;
 }
 

@@ -36,8 +36,9 @@ const struct option_row ruler_settings[] = {
     DURATION("group_wait", "30s", 0, "delay of the first notice of a group, for further alerts"),
     DURATION("group_interval", "5m", 0, "shortest time between two notices of a group"),
     DURATION("repeat_interval", "4h", 100, "interval of notices about alerts that continue to fire"),
-    DURATION(
-        "heartbeat", "0", 0, "interval of the notice Watchdog, which shows that the path works (0: none)"),
+    DURATION("heartbeat", "0", 0,
+        "interval of the notice Watchdog, whose absence shows the receiver that notices do not arrive (0: "
+        "none)"),
     DURATION("request_timeout", "5s", 10, "timeout of requests to the queue and to pubsub"),
     DURATION("backoff_min", "50ms", 1, "wait after the first failed request"),
     DURATION("backoff_max", "2s", 1, "longest wait after failed requests"),

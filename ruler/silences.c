@@ -124,7 +124,7 @@ static int read_silence(struct silence *s, const struct json_doc *d, int64_t now
         return error_set(
             error, -1, "startsAt and endsAt are times such as 2026-12-01T00:00:00Z; endsAt is required");
     if (s->ends <= now || s->ends <= s->starts)
-        return error_set(error, -1, "endsAt is not after startsAt and the present");
+        return error_set(error, -1, "endsAt must be after startsAt and in the future");
     buf_printf(&s->text, "],\"id\":\"%s\",\"startsAt\":\"%s\",\"endsAt\":\"%s\"", s->id,
         time_write(s->starts, starts), time_write(s->ends, ends));
     print_text(&s->text, "createdBy", json_doc_text(d, "/createdBy"));

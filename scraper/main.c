@@ -217,7 +217,7 @@ static int start(struct daemon *d, void **ctx, struct error *error)
         start_coordinator(w, o);
     look(w);
     daemon_set_tick(d, USEC_PER_SEC, hangup);
-    daemon_set_not_ready(d, NOTICE_RECOVERING, DAEMON_WAIT, "asking pubsub for the mark");
+    daemon_set_not_ready(d, NOTICE_RECOVERING, DAEMON_WAIT, "asking pubsub for the producer's mark");
     return EX_OK;
 }
 

@@ -207,9 +207,9 @@ static void load(struct http_request *req, void *ctx)
         return;
     char *path = mark_load_path(&server->marks, name);
     if (mark_store_load(server->store)->state == MARK_LOAD_RUNNING) {
-        http_problem(req, 409, "loading", "wait until /stats shows its end", "a load is running");
+        http_problem(req, 409, "loading", "wait until /stats shows the end of the load", "a load is running");
     } else if (access(path, R_OK) != 0) {
-        http_problem(req, 404, "absent", "put the file there", "%s: %s", path, strerror(errno));
+        http_problem(req, 404, "absent", "put the file at this path", "%s: %s", path, strerror(errno));
     } else {
         struct call *call = new_call(server, req, MARK_LOAD, true);
         buf_append_char(&call->errors, URL_OK);

@@ -54,7 +54,8 @@ static void register_stats(struct spamfilter *server)
 {
     static const struct stats_row rows[] = {
         {"elements", "marks in the filter", elements},
-        {"false_positive_rate", "estimated rate of false positives for each host or path that a check asks",
+        {"false_positive_rate",
+            "estimated rate of false positives for each host or path that a check looks up",
             false_positive_rate},
         {"exceptions", "hosts, paths and URLs that are exempt from marks", exceptions},
         {0},

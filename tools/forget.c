@@ -47,8 +47,8 @@ static const struct option_row rows[] = {
                              "not JSON objects, or whose field is a list, an object or a fraction"),
     SETTING_BOOL("local", "erase only in this pipeline, not in the cells of its api"),
     SETTING_DURATION("wait", "60s", 0, INT64_C(24) * 3600 * 1000, "s",
-        "longest wait until the messages in the queues are published, again until cells have copied them, "
-        "and again until the consumers have passed the erased lines",
+        "longest time for each of three waits: until the messages in the queues are published, until cells "
+        "have copied them, and until consumers have passed the erased lines",
         .excludes = "dry_run"),
     {.name = NULL},
 };
@@ -615,7 +615,8 @@ static int forget_all(struct forget *f)
             "none of the searched events (%" PRIu64 ") has the field of --field=%s: is the name right?",
             without, f->field);
     if (f->remaining)
-        tool_fail(f->remaining, "something remains, as the lines above say; then repeat the command");
+        tool_fail(f->remaining,
+            "some places still have the value: follow the lines above, then repeat the command");
     return f->remaining;
 }
 

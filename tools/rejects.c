@@ -243,7 +243,8 @@ static int put_back_steps(struct http_client *client, const struct rejects_tool 
             status = tool_fail(http_status >= 500 ? EX_TEMPFAIL : EX_CONFIG, "the aggregator refuses: %.*s",
                 (int)detail.len, detail.ptr);
         } else {
-            status = tool_fail(EX_TEMPFAIL, "the aggregator does not answer; the same command continues");
+            status =
+                tool_fail(EX_TEMPFAIL, "the aggregator does not answer; run the same command to continue");
         }
         json_doc_free(&reply);
         progress_show(&progress, NULL, 0, 0, n, done || status != 0, now);

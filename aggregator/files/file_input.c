@@ -369,7 +369,7 @@ static int count_files(struct file_input *in, char **files, size_t n)
         numbers.committed.events, numbers.committed.rejected, numbers.committed.skipped, in->files_known, n,
         plural(n, "file was", "files were"), (double)(clock_monotonic() - began) / USEC_PER_SEC);
     if (stopped)
-        return print_error("stopped; the same command continues", EXIT_STOPPED);
+        return print_error("stopped; run the same command to continue", EXIT_STOPPED);
     return status != 0 ? status : worst;
 }
 

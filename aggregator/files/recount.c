@@ -244,8 +244,8 @@ static void check_history(struct recount *r)
         return;
     fail(r, EX_DATAERR,
         "stream %s: the line before offset %" PRIu64 " is not the line that the archive includes: the stream "
-        "or the archive is a restored copy; if a former recount "
-        "counted it, remove that recount's directory to begin again",
+        "or the archive is a restored copy; if an earlier recount counted the line, remove the directory of "
+        "that recount to begin again",
         s->name, s->end);
 }
 
@@ -340,7 +340,7 @@ static void count_streams(struct recount *r)
         n.counted.events, n.counted.rejected, n.counted.skipped, n.total.events, n.total.rejected,
         n.total.skipped, (double)(clock_monotonic() - began) / USEC_PER_SEC);
     if (r->status == 0 && stopped)
-        fail(r, EXIT_STOPPED, "stopped; the same command continues");
+        fail(r, EXIT_STOPPED, "stopped; run the same command to continue");
 }
 
 static void read_files(struct recount *r, char **paths, size_t n)

@@ -67,7 +67,7 @@ void cell_watch_see(struct cell_watch *w, const char *cell, const char *daemon, 
 
 static void judge_counters(const struct cell_watch *w)
 {
-    char *text = w->n_others > 0 ? mem_printf("%s %.*s %s otherwise than this configuration",
+    char *text = w->n_others > 0 ? mem_printf("%s %.*s %s differently from this configuration",
                                        plural(w->n_others, "cell", "cells"), (int)w->others.len,
                                        w->others.ptr, plural(w->n_others, "counts", "count"))
                                  : NULL;

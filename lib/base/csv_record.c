@@ -118,7 +118,8 @@ static bool is_number(struct bytes text)
 static void note_column(struct csv *c, size_t column, struct bytes name)
 {
     size_t n = c->r.note ? strlen(c->note_text) : 0;
-    const char *before = c->r.note ? ", " : "left out: columns without a name of their own: ";
+    const char *before =
+        c->r.note ? ", " : "ignored: columns without a name, or with the name of an earlier column: ";
     snprintf(c->note_text + n, sizeof c->note_text - n, "%s%zu%s%.*s%s", before, column + 1,
         name.len ? " (" : "", (int)(name.len < 60 ? name.len : 60), name.ptr ? name.ptr : "",
         name.len ? ")" : "");
@@ -180,7 +181,7 @@ static bool append_time(struct csv *c, struct bytes value)
         note_once(
             c, zone, "some times occur twice because the clocks are set back; the first occurrence counts");
     else if (zone != RFC3339_ZONED && !c->form.has_zone)
-        note_once(c, RFC3339_NAIVE, "times without a zone are those of --time-zone (default UTC)");
+        note_once(c, RFC3339_NAIVE, "times without a zone are read in the zone of --time-zone (default UTC)");
     buf_append_json(&c->r.event, bytes_str(rfc3339_write(time, text)));
     return true;
 }

@@ -432,8 +432,8 @@ static int check_means(struct reading *r)
 {
     const struct counter *of, *unfit = mean_find_unfit(r->out, &of);
     return unfit ? config_fail(r->error, r->config, 0,
-                       "[%s %s] counts the events by which the means of [%s %s] divide, and needs the same "
-                       "key and max_keys",
+                       "[%s %s] counts the events for the means of [%s %s], so both need the same key and "
+                       "max_keys",
                        strchr(unfit->ns, '.') ? "subtotal" : "total", unfit->ns,
                        strchr(of->ns, '.') ? "subtotal" : "total", of->ns)
                  : 0;

@@ -438,7 +438,7 @@ static void end_drain(struct daemon *d)
         return;
     }
     struct timeval limit = after_ms(DAEMON_ABORT_TIME_MAX / USEC_PER_MSEC);
-    log_warn("the drain is cut short: work in flight has 3 s to end");
+    log_warn("the drain is cut short: work in progress has 3 s to end");
     d->aborting = true;
     d->status = EX_TEMPFAIL;
     event_add(d->drain_limit, &limit);

@@ -169,8 +169,8 @@ static int read_set(const char *path, struct visitor_key_set *out, struct error 
         r = error_errno(error, -1, path);
     else if (r == 0 && visitor_key_set_parse(bytes_of(text, (size_t)n), out, &why) != 0)
         r = error_set(error, -1,
-            "%s %s; delete it: visitors of the present period then count again, and those of the previous "
-            "period are not counted late",
+            "%s %s; delete it: visitors of the present period then count a second time, and late events of "
+            "the previous period get no visitor",
             path, why.text);
     io->close(fd);
     explicit_bzero(text, sizeof text);
@@ -250,8 +250,8 @@ static int add(struct visitor_key_set *set, int64_t number, struct error *error)
     if (number <= set->deleted || find(set, number))
         return 0;
     if (set->n == VISITOR_KEYS_MAX)
-        return error_set(
-            error, -1, "the clock has been wrong, and %d periods of the future have a key", VISITOR_KEYS_MAX);
+        return error_set(error, -1, "the file has keys of %d future periods, because the clock was ahead",
+            VISITOR_KEYS_MAX);
     struct visitor_key key = {.number = number};
     if (getrandom(key.secret, sizeof key.secret, 0) != (ssize_t)sizeof key.secret)
         return error_errno(error, -1, "getrandom");
@@ -267,8 +267,7 @@ static int check_period(
     return has == wanted ? 0
                          : error_set(error, -1,
                                "%s has a key for each %s, and visitor_key_period is %s; name another file, "
-                               "or delete this "
-                               "one to count the visitors of the present period again",
+                               "or delete this one; visitors of the present period then count a second time",
                                path, period_names[has], period_names[wanted]);
 }
 

@@ -88,7 +88,7 @@ static void on_stuck(evutil_socket_t fd, short what, void *arg)
     (void)what;
     (void)arg;
     log_error(
-        "a request to a nats-server does not end: this process exits, so that the next one connects again");
+        "a request to a nats-server hangs: this process exits, so that a restarted process connects again");
     _exit(EX_TEMPFAIL);
 }
 

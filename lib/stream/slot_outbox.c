@@ -228,8 +228,8 @@ static struct stats_counter *counter(
 
 static void register_stats(struct outbox *o)
 {
-    static const char dropped[] = "Not published, because lines waited for too much memory, had a time that "
-                                  "was published, or were refused";
+    static const char dropped[] = "Dropped, because waiting lines exceeded their memory, a later time was "
+                                  "already published, or pubsub refused the lines";
     char waiting[64];
     snprintf(waiting, sizeof waiting, "waiting_%s", o->config.pieces);
     stats_gauge(o->config.stats, "waiting_bytes", NULL, "Bytes of lines that wait for pubsub", read_bytes, o);

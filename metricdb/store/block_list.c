@@ -41,7 +41,7 @@ static int load_file(struct block_list *l, const char *dir, const char *name, st
         return -1;
     *ARRAY_ADD(l->all, l->n, l->cap) = b;
     block_path(dir, block_info(b), expected);
-    return strcmp(path, expected) == 0 ? 0 : block_damaged(b, "its name is not that of its header", error);
+    return strcmp(path, expected) == 0 ? 0 : block_damaged(b, "its name does not match its header", error);
 }
 
 int block_list_bridge(struct block_list *l, const char *dir, const struct block_info *like, uint64_t from,

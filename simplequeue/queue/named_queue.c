@@ -32,7 +32,7 @@ const char *queue_strerror(enum queue_result r)
         [QUEUE_NO_DESCRIPTORS] = "out of file descriptors",
         [QUEUE_HELD] = "a reader holds leases",
         [QUEUE_FOLLOWED] = "a reader follows the queue",
-        [QUEUE_FOLLOW_ENDED] = "this is not the number of the present follow",
+        [QUEUE_FOLLOW_ENDED] = "the number is not that of the current follow",
     };
     return texts[r];
 }

@@ -8,7 +8,7 @@ static const struct refusal refusals[] = {
     [QUEUE_NEVER_FITS] = {413, "too-large",
         "put fewer messages or bytes at once, or raise --max-depth, --max-bytes or --max-memory"},
     [QUEUE_OVERFLOW_FAILED] = {503, "queue-full",
-        "find the error in the daemon's log; mend its cause, then send SIGHUP"},
+        "find the error in the daemon's log; correct its cause, then send SIGHUP"},
     [QUEUE_TOO_LARGE] = {413, "too-large", "put fewer messages at once"},
     [QUEUE_OVERLOADED] = {503, "overloaded", "try again"},
     [QUEUE_MARK_BUSY] = {503, "overloaded", "try again"},

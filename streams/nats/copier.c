@@ -152,7 +152,7 @@ void copier_claimed(struct copier *c, unsigned partition, uint64_t number)
     c->queue = NULL; /* the step in progress may be of this partition */
     snprintf(c->claimed, sizeof c->claimed,
         "partition %u has moved to another cell (move %" PRIu64
-        "), and this copy of the cell is older; millrace cell move %u --to its owner leaves it there",
+        "), and this copy of the cell is older; millrace cell move %u --to its owner settles this",
         partition, number, partition);
 }
 

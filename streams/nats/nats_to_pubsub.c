@@ -117,15 +117,13 @@ static void report(struct cell *c)
         log_warn("a queue waits", LOG_S("error", why));
     c->n_waiting = n;
     daemon_set_notice(c->daemon, OF_HOLE, NOTICE_REFUSING,
-        "if messages are missing, wait for twice settle_after: the relay publishes again what JetStream has "
-        "lost",
-        why);
+        "if messages are missing, wait for twice settle_after: the relay publishes lost messages again", why);
     usec_t behind = copier_lag(c->copier, clock_wall()).time;
     bool is_far = c->lag_limit > 0 && behind > c->lag_limit;
     snprintf(text, sizeof text, "%" PRId64 " s behind the JetStream stream, more than lag_limit",
         behind / USEC_PER_SEC);
     daemon_set_notice(c->daemon, OF_LAG, NOTICE_REFUSING,
-        "end the other reasons; the messages must be copied before max_age of the stream",
+        "remove the other causes; the messages must be copied before max_age of the stream",
         is_far ? text : NULL);
 }
 

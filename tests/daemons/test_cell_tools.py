@@ -113,7 +113,7 @@ class CellTools(Cells):
     def test_cells_that_do_not_fit_together_are_named(self):
         self.partitions["west"] = "30-50"
         self.begin(USERS_BY_COUNTRY.replace("key = c", "key = country"))
-        self.look_for("cell west counts otherwise than this configuration", "cells east and west copy partitions 30-31 of clicks",
+        self.look_for("cell west counts differently from this configuration", "cells east and west copy partitions 30-31 of clicks",
                              "no cell copies partitions 51-63 of clicks")
         self.look_until(lambda status, look: look["level"] == "needs attention")  # a busy daemon may be late once
         self.doctor_until("cell west counts otherwise: there `subtotal c.u key = c` is missing", "1 cell counts like this configuration")

@@ -77,7 +77,7 @@ class StatusTest(harness.MillraceTest):
         os.kill(pipeline.pid, signal.SIGKILL)
         os.waitid(os.P_PID, pipeline.pid, os.WEXITED | os.WNOWAIT)
         last_word = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(last))
-        said = "the pipeline of %s is stopped: millrace up is not running (its last word was at %s)" % (self.data, last_word)
+        said = "the pipeline of %s is stopped: millrace up is not running (run.json was last written at %s)" % (self.data, last_word)
         self.assertEqual([p["problem"] for p in self.look()[1]["problems"]], [said])
         pipeline.process.wait(harness.PATIENCE)
         run = pipeline.run_file()
@@ -547,7 +547,7 @@ class StatusTest(harness.MillraceTest):
         pid = pipeline.daemon_pid("aggregator")
         os.kill(pid, signal.SIGSTOP)
         self.addCleanup(lambda: os.path.exists("/proc/%d" % pid) and os.kill(pid, signal.SIGCONT))
-        remedy = "mend the source that the reason names; queries then work again"
+        remedy = "repair the source that the reason names; queries then work again"
         look = self.look_until(lambda status, look: (status, look["daemons"]["api"]["state"]) == (2, "refusing"))
         found = {p["problem"].split(" is ")[0]: p for p in look["problems"]}
         self.assertIn(": aggregator at http", found["api"]["problem"])

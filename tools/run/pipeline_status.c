@@ -707,7 +707,7 @@ static void look_at_up(struct pipeline_status *s)
     char said[RFC3339_TEXT];
     if (p->was_killed)
         status_add_problem(s, STATUS_DOWN, remedy,
-            "the pipeline of %s is stopped: millrace up is not running (its last word was at %s)",
+            "the pipeline of %s is stopped: millrace up is not running (run.json was last written at %s)",
             p->data_dir, rfc3339_write(p->written, said));
     else if (p->has_ended)
         status_add_problem(s, STATUS_DOWN, remedy, "the pipeline of %s is stopped%s%s", p->data_dir,

@@ -45,7 +45,7 @@ export function target(path, parameters = {}) {
 
 async function open(address, signal, accept, init) {
   let reply;
-  if (!TOKEN_BYTES.test(token)) throw new ApiError(401, null, "The token is not one.");
+  if (!TOKEN_BYTES.test(token)) throw new ApiError(401, null, "The text is not a token.");
   try {
     // The API lets past units be cached for a minute; the page shows late events at once, and unchanged answers cost no body.
     reply = await fetch(address, { signal, cache: "no-cache", headers: { ...headers(), Accept: accept }, ...init });

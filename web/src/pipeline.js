@@ -133,7 +133,7 @@ export function pipelineView() {
   let since = null; // it is old since then
 
   const state = (p) => {
-    if (since) return h("p", { class: "problems" }, `The API has not answered since ${clock(since)}. What follows is the state of then, not of now.`);
+    if (since) return h("p", { class: "problems" }, `The API has not answered since ${clock(since)}. The page shows the state at that time.`);
     const found = problems(p);
     return found.length ? h("ul", { class: "problems" }, found.map(([words, mend, folded]) =>
       h("li", {}, words, h("code", {}, mend), folded?.length > 0 && h("ul", {}, folded.map((each) => h("li", {}, each))))))

@@ -221,8 +221,8 @@ export function queuesView(state) {
       event.preventDefault();
       setToken(own.value.trim());
       location.reload();
-    } }, token || hasToken() ? "This token may look, but not change anything. Enter the admin token: "
-      : "Everyone here may look. To change something, set auth_token_file under [millrace] and enter the token: ", own, " ", h("button", {}, "Use it for this tab")));
+    } }, token || hasToken() ? "This token permits reading, but no changes. Enter the admin token: "
+      : "Reading needs no token. To change something, set auth_token_file under [millrace] and enter the token: ", own, " ", h("button", {}, "Use it for this tab")));
     if (pipeline) draw(pipeline);
   }
 

@@ -60,7 +60,7 @@ async function pictureOf(element) {
  */
 export function share({ name, request, rows, table, more = [] }) {
   const picture = (event) => pictureOf(event.target.closest(".panel") ?? byId("view"))
-    .then((blob) => save(`${name}.png`, blob), () => alert("This browser does not permit to save this as an image."));
+    .then((blob) => save(`${name}.png`, blob), () => alert("This browser cannot save this view as an image."));
   return h("span", { class: "share" }, menu(`Menu: ${name}`, () => [
     ["Copy as curl", () => copy(curl(request().path, request().parameters))],
     ["Save as CSV", () => save(`${name}.csv`, new Blob([csv(rows())], { type: "text/csv" }))],

@@ -119,7 +119,7 @@ struct http_server *http_server_new(const struct http_server_config *config)
     s->evicted = stats_counter(config->stats, "http_evicted_total", NULL,
         "Stalled connections closed because max_buffered was exceeded");
     s->refused = stats_counter(config->stats, "http_connections_refused_total", NULL,
-        "Connections refused with 503 because of max_connections or a lack of file descriptors");
+        "Connections refused with 503 because of max_connections or the limit of open files");
     /* The server checks its connections at intervals of 1/8 of the smallest time limit, so a connection exceeds its
      * time limit by at most 1/8. */
     const usec_t limits[] = {

@@ -342,7 +342,7 @@ static void a_unit_without_meaning_is_refused(void **state)
     for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
         snprintf(query, sizeof query, "user=k&by=country&unit=day&%s", times[i]);
         struct query_error e = bad(QUERY_BREAKDOWN, query);
-        assert_string_equal(e.detail, "unit has no meaning for the sums of a given time; leave unit out");
+        assert_string_equal(e.detail, "unit has no effect on sums over the whole time; remove unit");
         assert_int_equal(e.status, 400);
         good(QUERY_BREAKDOWN, strncat(strcpy(query, "user=k&by=country&"), times[i], 64));
     }

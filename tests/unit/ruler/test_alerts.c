@@ -410,7 +410,7 @@ static void silenced(void **state)
         {"{\"matchers\":[{\"name\":\"a\",\"value\":\"\"}]}",
             "startsAt and endsAt are times such as 2026-12-01T00:00:00Z; endsAt is required"},
         {"{\"matchers\":[{\"name\":\"a\",\"value\":\"\"}],\"endsAt\":\"2023-11-14T22:13:00Z\"}",
-            "endsAt is not after startsAt and the present"},
+            "endsAt must be after startsAt and in the future"},
         {"{\"matchers\":[{\"name\":\"a\",\"value\":\"\"}],\"endsAt\":\"soon\"}",
             "startsAt and endsAt are times such as 2026-12-01T00:00:00Z; endsAt is required"}};
     for (size_t i = 0; i < 3; i++) { /* they would silence every alert, for example of a mistyped label */
