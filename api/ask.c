@@ -35,7 +35,7 @@ enum ask_part {
     PART_TOP,     /* top=: the breakdown that finds the largest sub keys */
     PART_COUNTS,  /* the counts of the answer */
     PART_TOTAL,   /* of a subtotal: the events that the total counted as `(other)`; of all time: the total */
-    PART_EVENTS,  /* mean=1: the events by which means divide */
+    PART_EVENTS,  /* mean=1: the divisors of the means */
     PART_EARLIER, /* of a compared breakdown: the earlier counts of its rows */
     PARTS
 };

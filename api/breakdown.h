@@ -50,7 +50,7 @@ struct breakdown_row {
     bool is_beyond;  /* the text is known, and larger than the texts of all kept rows */
     bool is_before;  /* the text is known, and at most the text of after= */
     bool by_stored;  /* the stored form decides among equal counts */
-    int64_t events;  /* count by which the mean of the row divides */
+    int64_t events;  /* divisor of the row's mean */
     int64_t earlier; /* count in the span that a comparison compares with */
 };
 /* BREAKDOWN_AFTER_SIZE: counting the subtotals with the count of after=. BREAKDOWN_AFTER: subtotals with the count of after=. BREAKDOWN_AFTER_ENDED: the last round of these. */
@@ -91,7 +91,7 @@ struct breakdown {
     int64_t before;  /* sum of their counts */
     struct query_over over;
     const struct breakdown *followed; /* only the subtotals in its rows get sums; NULL: all subtotals */
-    const struct breakdown *events;   /* sums of the counts by which means divide; NULL: no means */
+    const struct breakdown *events;   /* sums of the divisors of the means; NULL: no means */
     const struct breakdown *earlier;  /* sums of the earlier span; NULL: no comparison */
 };
 

@@ -1,4 +1,4 @@
-/* cell_sections: the sections [cell NAME] of the configuration, of which each names the daemons of one cell (cells.h).
+/* cell_sections: the sections [cell NAME] of the configuration, each of which names the daemons of one cell (cells.h).
  *
  *     [cell east]
  *     aggregator_url = http://east:8082

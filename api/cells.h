@@ -12,7 +12,7 @@
  * 3. Sums cannot discard the records of one cell. If a cell that has passed records starts again or fails, all cells
  *    are asked again, after one on_restart.
  *    - The new questions omit the sources that have failed, so each source fails at most once.
- *    - A source whose time is nearly over then has failed too, so the late sources of all cells are omitted at once.
+ *    - A source whose time is nearly over also counts as failed, so the late sources of all cells are omitted at once.
  *    - Each cell keeps its number of restarts, so two cells that always start again fail after SOURCE_RESTARTS_MAX.
  * 4. A cell is missing if its question has failed, and the question allows partial answers. Then all its sources are
  *    in completeness.missing. The question fails if all cells are missing.
@@ -47,8 +47,8 @@ int64_t cells_quarters_since(const struct cells *c);
 /* Asks all cells. `question` as in source_ask. */
 struct cells_question *cells_ask(struct cells *c, const struct source_question *question);
 void cells_cancel(struct cells_question *q); /* on_done is called before cells_cancel returns */
-/* During a callback: the index of the cell; of the source, below CELLS_MAX * SOURCES_MAX; and whether the record is the
- * archive's, and of a mapped archive. */
+/* During a callback: the index of the cell; the index of the source, below CELLS_MAX * SOURCES_MAX; whether the
+ * record is from an archive; and whether this archive is mapped. */
 size_t cells_at(const struct cells_question *q);
 size_t cells_source(const struct cells_question *q);
 bool cells_is_archive(const struct cells_question *q);

@@ -83,7 +83,7 @@ struct inquiry {
     struct completeness complete; /* rule 5 */
 };
 
-/* Begins with the first step. The owner has set the members up to again_arg, except `question`. May be called again. */
+/* Begins with the first step. The owner must first set the members up to again_arg, except `question`. May be called again. */
 void inquiry_begin(struct inquiry *q);
 void inquiry_go_on(struct inquiry *q);
 /* Counts the owner's memory and `piece`. Returns false if a limit is exceeded; the owner then calls inquiry_fail with
@@ -91,7 +91,7 @@ void inquiry_go_on(struct inquiry *q);
 bool inquiry_hold(struct inquiry *q, size_t piece);
 /* Ends the request with an error reply, unless the owner handles the error. */
 void inquiry_fail(struct inquiry *q, enum source_result result, const char *why);
-/* Adds the headers, and returns true if all rows of an answer whose last row ends at `end` are complete. Then
+/* Adds the headers, and returns true if all rows of an answer whose last row ends at `end` are complete. In this case
  * complete_until becomes `end`, so that repeated answers have the same text. */
 bool inquiry_settle(struct inquiry *q, int64_t end, bool is_approximate);
 /* on_refused of a question whose refusal is the reply to the request. */

@@ -60,7 +60,7 @@ struct query {
     const struct counter *sub; /* subtotal of a breakdown or a series; NULL: the query is for the total */
     struct {
         const struct counter *total, *sub; /* as the query's `total` and `sub` */
-    } events; /* mean=1: the counter of the events by which means divide; otherwise NULL */
+    } events;                              /* mean=1: the divisor of the means; otherwise NULL */
     const struct counter *unique; /* unique counter of QUERY_UNIQUES and QUERY_RETENTION, under `total` */
     struct bytes key;             /* full text of the key, borrowed from the parameters or the counters */
     struct bytes sub_key;         /* full text of the sub key of a subtotal's series */

@@ -53,7 +53,7 @@ struct series {
     int64_t from, to;    /* span of the rows; before series_trim, the span of the query */
     int64_t first, last; /* first and last hour with counts; first > last: no counts */
     struct query_over over;
-    struct series *events; /* counts by which the means of the rows divide; NULL: no means */
+    struct series *events; /* divisors of the rows' means; NULL: no means */
     int64_t next;          /* start of the next row */
     int64_t end;           /* every row starts before this time */
     size_t n_rows;         /* number of rows that series_next has returned */

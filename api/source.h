@@ -96,7 +96,7 @@ struct completeness {
                  3]; /* STREAM/PRODUCER or CELL/STREAM/PRODUCER that holds back `until`; "": none */
     int64_t
         counted_since; /* Unix time when the counter was added; earlier events are not counted; 0: all are */
-    int64_t events_since; /* counted_since of the events by which means divide; INT64_MAX: not counted */
+    int64_t events_since;         /* counted_since of the divisor of the means; INT64_MAX: not counted */
     struct coarse_counter coarse; /* counts that were imported for whole days or months */
     int64_t quarters_since;       /* counts from this time on are of quarter hours; 0: none */
     bool by_minute;               /* the counted periods are minutes */
@@ -172,9 +172,9 @@ void sources_succeed(struct sources *s, size_t source, enum source_use use);
 /* True if an answer misses all sources. */
 bool sources_are_missing(const struct sources *s, const struct completeness *c);
 
-/* During a callback: the source of the record or reply, of which the last is the aggregator. */
+/* During a callback: the index of the source of the record or reply. The last source is the aggregator. */
 size_t source_at(const struct question *q);
-/* During on_restart: the sources that the question misses, and its number of restarts. */
+/* During on_restart: the sources that the restarted question omits, and the number of its restarts. */
 const struct completeness *source_progress(const struct question *q, int *restarts);
 /* Gives up the source in progress if the question allows partial answers, and at most an eighth of its time is left.
  * Returns false if the source is not late. If true, the caller must cancel the question. */

@@ -31,8 +31,8 @@ enum compact_result archive_recover(const char *archive, struct error *error);
 #define ARCHIVE_NONE UINT64_MAX
 enum compact_result archive_recover_but(const char *archive, uint64_t kept, struct error *error);
 /* Removes the generations newer than `current`. Refuses to remove a generation that includes slices after `through`,
- * the last slice that still exists. Generations that were current once remain after an operator has returned to an
- * older generation. Without `discards`, archive_undo refuses to remove them, lists their changes in the error and
+ * the last slice that still exists. After an operator has returned to an older generation, generations that were
+ * current once remain. Without `discards`, archive_undo refuses to remove them, lists their changes in the error and
  * sets *must_ask. */
 enum compact_result archive_undo(const char *archive, const struct manifest *current, uint64_t through,
     bool discards, bool *must_ask, struct error *error);

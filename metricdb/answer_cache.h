@@ -1,11 +1,11 @@
 /* answer_cache: keeps the answers of range queries, so that a repeated or moved query evaluates only its new steps.
  *
- * 1. An answer is kept for one expression, lookback and step, and for starts that differ by multiples of the step. Only stepwise queries
- *    (promql.h) are kept.
- * 2. A step is used again only if the buckets that it reads ended before the time that the source called closed, and if the source's
- *    epoch is still the same. So an answer is always the one that a new evaluation would give.
- * 3. Answers need at most max_bytes together. Those that were used the longest time ago are dropped first. An answer of more than half
- *    of this is not kept.
+ * 1. An answer is kept for one expression, lookback and step, and for starts that differ by multiples of the step.
+ *    Only stepwise queries (promql.h) are kept.
+ * 2. A step is used again only if the buckets that it reads ended before the time that the source called closed, and
+ *    if the source's epoch is still the same. So an answer is always the one that a new evaluation would give.
+ * 3. Answers need at most max_bytes together. The least recently used answers are dropped first. An answer of more
+ *    than half of max_bytes is not kept.
  *
  * Any thread may call the functions. */
 #ifndef MILLRACE_METRICDB_ANSWER_CACHE_H
@@ -17,12 +17,13 @@ struct answer_cache;
 struct cached_answer;
 
 struct answer_cache *answer_cache_new(size_t max_bytes);
-/* All answers are released. */
+/* Call after all answers are released. */
 void answer_cache_free(struct answer_cache **c);
 /* The bytes of the kept answers. */
 size_t answer_cache_bytes(struct answer_cache *c);
 
-/* As promql_evaluate, with kept steps. `text` is the text of the query. On PROMQL_OK, *answer needs answer_cache_release. `c` may be NULL. */
+/* Like promql_evaluate, but uses kept steps. `text` is the text of the query. On PROMQL_OK, *answer needs
+ * answer_cache_release. `c` may be NULL. */
 enum promql_result_code answer_cache_evaluate(struct answer_cache *c, struct bytes text,
     const struct promql *query, const struct metric_source *source, const struct promql_request *request,
     struct cached_answer **answer, struct error *error);

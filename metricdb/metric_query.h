@@ -24,7 +24,7 @@ struct metric_limits {
 struct metric_answer {
     int status;
     struct buf body;
-    size_t reused; /* steps that the cache had */
+    size_t reused; /* number of steps answered from the cache */
 };
 
 struct metric_query;

@@ -2,17 +2,17 @@
  *
  * A thread performs one request at a time (nats/nats_client.h). on_outcome is called on the loop's thread.
  *
- * 1. The mark is the id before which the stream has all messages that are not settled. An acknowledgement and the last
- *    message of the subject do not show that those before are still there: a power cut may lose messages in the middle of
- *    a stream, and a publish may be stored behind a loss, or late. So nats_publisher_ask reads the headers of the messages
- *    from the place of the settled mark on, as a reader of the stream does. Each batch names this place, so that the next
- *    process begins there. A wrong place costs only time or a repetition.
- * 2. After NATS_FAILED a publish may be stored nevertheless, at any later time. A repetition and an overlap are harmless: readers
- *    ignore what they have (nats_batch.h).
+ * 1. The mark is the id before which the stream has all messages that are not settled. An acknowledgement and the
+ *    last message of the subject do not show that earlier messages are still there: a power cut may lose messages in
+ *    the middle of a stream, and a publish may be stored behind a loss, or late. So nats_publisher_ask reads the
+ *    headers of the messages from the place of the settled mark on, as a reader of the stream does. Each batch names
+ *    this place, so that the next process begins there. A wrong place costs only time or a repetition.
+ * 2. After NATS_FAILED a publish may be stored nevertheless, at any later time. A repetition and an overlap are
+ *    harmless: readers ignore messages that they have (nats_batch.h).
  * 3. NATS_CONFLICT: the sequence of the acknowledgement shows a stream that was made again or restored.
- * 4. A batch without an opening has that of the batch before.
- * 5. A request takes at most about three times nats_timeout for each server that does not answer. A request that does not
- *    end ends the process (nats/nats_client.h). */
+ * 4. A batch without an opening has the opening of the previous batch.
+ * 5. A request takes at most about three times nats_timeout for each server that does not answer. A request that
+ *    hangs ends the process (nats/nats_client.h). */
 #ifndef MILLRACE_NATS_PUBLISHER_H
 #define MILLRACE_NATS_PUBLISHER_H
 
@@ -35,7 +35,7 @@ enum nats_result {
 struct nats_outcome {
     enum nats_result result;
     uint64_t mark, settled; /* ASKED */
-    uint64_t aged; /* ASKED: the mark of the messages that are older than settle_after by JetStream's clock */
+    uint64_t aged;     /* ASKED: messages before this id are older than settle_after by JetStream's clock */
     uint64_t position; /* latest known sequence of the subject; 0: none */
     const char *opening;
     size_t max_lines; /* maximum bytes of the lines of a batch; 0: not known */

@@ -149,10 +149,10 @@ void plan_other_history(struct plan *p);
 void plan_destination_behind(struct plan *p, uint64_t acked_below);
 void plan_delivered(struct plan *p);
 void plan_stated(struct plan *p);
-/* Tells the plan the time that a reply of the destination contains (rule 9). `is_new_era`: the destination's clock may have been ahead
- * earlier. */
+/* Passes the time that a reply of the destination contains to the plan (rule 9). `is_new_era`: the destination's
+ * clock may have been ahead earlier. */
 void plan_destination_time(struct plan *p, usec_t time, bool is_new_era);
-/* Tells the plan the destination's present position, which ascends with its time. */
+/* Passes the destination's present position, which ascends with its time, to the plan. */
 void plan_destination_position(struct plan *p, uint64_t position);
 void plan_conflict(struct plan *p, usec_t now); /* the destination has another mark and stored nothing */
 void plan_refused(struct plan *p, const char *reason);

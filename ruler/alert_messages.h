@@ -2,7 +2,7 @@
  * is due for a group of alerts.
  *
  *     WAY_ALERTMANAGER  in the form of POST /api/v2/alerts. Each alert is a group of its own. A firing alert is repeated often,
- *                       because Alertmanager resolves an alert that it has not heard of for a while.
+ *                       because Alertmanager resolves an alert without a recent message.
  *     WAY_NOTICES       in the form of Alertmanager's webhooks (version 4). A group has the same values of `group_by`.
  *
  * 1. A message is due until alert_messages_end reports that the queue has it. So each change of an alert is sent at least
@@ -35,8 +35,8 @@ struct message_batch {
 
 void alert_messages_add(struct message_batch *b, const struct alert_list *list);
 /* Appends the messages that are due, up to about max_bytes, to b->lines. Sets the alerts' members `in_flight`. Before
- * notices, matches alerts with the silences that have changed, a bounded number. Returns false if some are left, for the
- * next batch, and then this one has no messages. */
+ * notices, matches a bounded number of alerts with the changed silences. Returns false if alerts are left for the
+ * next batch; this batch then has no messages. */
 bool alert_messages_begin(struct message_batch *b, const struct message_rules *rules,
     struct silences *silences, int64_t now, size_t max_bytes);
 /* Appends the notice `Watchdog`. */

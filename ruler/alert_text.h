@@ -7,9 +7,11 @@
  *     values      $value  .Value  $labels.NAME  .Labels.NAME  $labels  .Labels
  *     functions   humanize  humanizeDuration  humanizePercentage  printf "FORMAT"
  *
- * FORMAT has one of %f %e %g, with a precision, or %s %v, and any number of %%. Labels have no function but printf with %s or %v.
+ * FORMAT has one of %f %e %g, with a precision, or %s %v, and any number of %%. Labels have no function but printf
+ * with %s or %v.
  *
- * 1. Every other action is refused by name. This depends on the text alone, so a text that was expanded once can always be.
+ * 1. Every other action is refused by name. This depends on the text alone, so a text that was expanded once can
+ *    always be expanded.
  * 2. Results are those of Prometheus. A label that does not exist is an empty text. */
 #ifndef MILLRACE_ALERT_TEXT_H
 #define MILLRACE_ALERT_TEXT_H

@@ -41,7 +41,7 @@ struct alert_list {
 
 /* Takes the samples of an evaluation, to which query_result_apply has given the labels of the rule. */
 void alerts_take(struct alert_list *list, const struct rule *rule, struct query_result *result, int64_t now);
-/* Removes resolved alerts that each way in `ways`, a set of 1 << WAY, has sent. Moves times ahead of `now` to `now`, because
+/* Removes resolved alerts that all ways in `ways` (bits 1 << WAY) have sent. Moves times ahead of `now` to `now`, because
  * the clock was set back; the time at which a firing alert began stays, because it is part of the id. Returns true if an alert
  * has begun, changed its state or ended since the last call. */
 bool alerts_tidy(struct alert_list *list, unsigned ways, int64_t now);

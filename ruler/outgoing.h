@@ -1,7 +1,8 @@
 /* outgoing: sends the messages of one way to its queue, at least once, one request at a time.
  *
  * outgoing_work composes messages whenever no request is in progress and no wait lasts. Messages that the queue did not
- * store are composed again later. While alerts are matched with silences, a part in each turn of the loop, notices wait. */
+ * store are composed again later. Alerts are matched with silences in parts, one part in each turn of the loop.
+ * Meanwhile notices wait. */
 #ifndef MILLRACE_OUTGOING_H
 #define MILLRACE_OUTGOING_H
 

@@ -5,7 +5,8 @@
  *    After RULE_OUTAGE_MAX without evaluations pending alerts begin again.
  * 2. Alerts of a rule that is gone resolve.
  * 3. A rule that cannot be evaluated keeps its alerts. RuleEvaluationFailed with the labels rule and rule_group is pending, and
- *    fires after `failure_for`. Its annotation `error` has the reason. Each group has these alerts as those of a last rule. */
+ *    fires after `failure_for`. Its annotation `error` has the reason. Each group keeps these alerts as the alerts of
+ *    an additional last rule. */
 #ifndef MILLRACE_RULE_BOOK_H
 #define MILLRACE_RULE_BOOK_H
 

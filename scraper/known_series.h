@@ -1,5 +1,5 @@
 /* known_series: the series of a target's last scrape, as texts. A set grows while a page is read, and finds a series that
- * occurs twice. The next set tells which series of this one have vanished. */
+ * occurs twice. A comparison with the next set shows which series have vanished. */
 #ifndef MILLRACE_KNOWN_SERIES_H
 #define MILLRACE_KNOWN_SERIES_H
 

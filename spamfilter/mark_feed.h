@@ -1,4 +1,4 @@
-/* mark_feed: makes the updates in the lines of a pubsub stream, each once.
+/* mark_feed: applies the updates in the lines of a pubsub stream, each once.
  *
  * A line is {"op":"add","url":"bad.example","id":1700000000}. `op` is add, remove, allow or disallow. `id` is as in a
  * request: without one, spamfilter chooses the id of an add, and the exact table gives that of a removal.
@@ -22,7 +22,7 @@ struct mark_feed;
 
 /* Follows the stream of the daemon's settings. Returns NULL with the error if the token of pubsub cannot be read. */
 struct mark_feed *mark_feed_new(struct spamfilter *server, struct error *error);
-/* Calls no function of the store any more. */
+/* From now on, the feed calls no function of the store. */
 void mark_feed_stop(struct mark_feed *f);
 /* Call mark_feed_free after mark_store_close, because the store may have the feed's change. *f may be NULL. */
 void mark_feed_free(struct mark_feed **f);

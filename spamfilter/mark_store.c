@@ -166,7 +166,7 @@ static int open_reserve(struct mark_store *s, struct error *error)
     return r;
 }
 
-/* Lets the file `reserve` take at least so many bytes. */
+/* Extends the file `reserve` to at least this number of bytes. */
 static enum filter_result reserve(struct mark_store *s, uint64_t bytes, struct error *error)
 {
     uint64_t end = (bytes / RESERVE_STEP + 1) * RESERVE_STEP;

@@ -82,7 +82,7 @@ void marks_number(struct marks *m, uint64_t number);
 /* Makes all updates durable. Returns 0, or an enum filter_result with the error. After FILTER_NO_SPACE, marks_sync may be
  * called again. */
 int marks_sync(struct marks *m, struct error *error);
-/* The largest space that marks_sync takes on the disk after so many updates, whose lines have so many bytes. */
+/* The maximum disk space of marks_sync after this number of updates, whose lines have this number of bytes. */
 uint64_t marks_sync_bytes(const struct marks *m, uint64_t updates, size_t bytes);
 
 /* With an id, the match is not a false positive, because the table `recent` has the mark. */

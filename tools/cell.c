@@ -1,7 +1,7 @@
 /* millrace cell: shows which cell of a cluster copies each partition, and moves a partition to another cell
  * (docs/internals/cluster.md, "Moves of partitions").
  *
- * A move is four steps, of which each can be repeated. All of its state is in the pubsubs of the cells, so a command that
+ * A move has four steps, each of which can be repeated. All of its state is in the pubsubs of the cells, so a command that
  * was killed is repeated.
  * 1. The old cell's record becomes `leaving`. Its pubsub then stores nothing more of the partition, so its marks are final.
  * 2. The new cell's record becomes `arriving`, and it gets the old cell's marks, places and times of the partition's queues.

@@ -1,6 +1,6 @@
 /* cell_watch: compares the cells (cells.h) with each other, and reports as warnings of this process:
  *
- * 1. cells whose aggregator counts otherwise than this configuration;
+ * 1. cells whose aggregator counts differently from this configuration;
  * 2. partitions of a JetStream stream that two cells copy, because their events count twice;
  * 3. partitions that no cell copies, unless nats_to_pubsub of a cell has not answered, because this cell may copy them.
  *

@@ -60,8 +60,8 @@ void pipeline_reply(struct pipeline *p, struct http_request *req);
 void pipeline_on_report(struct pipeline *p, void (*fn)(void *arg), void *arg);
 /* Makes the polls follow every second for some seconds, as a request does. */
 void pipeline_keep_polling(struct pipeline *p);
-/* Hashes that change whenever an answer may change, as far as the latest report knows: an answer of counts, and the state or the
- * detail of a daemon. complete_until (Unix seconds) is the earliest of all aggregators; 0: one is not known. */
+/* Hashes of the latest report. `counts` changes whenever an answer for counts may change, `daemons` with the state or
+ * the detail of a daemon. complete_until (Unix seconds) is the earliest of all aggregators; 0: one is not known. */
 struct pipeline_versions {
     uint64_t counts, daemons, complete_until;
 };

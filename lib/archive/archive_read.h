@@ -7,8 +7,8 @@
  *    pages.
  * 2. A piece has at most ARCHIVE_PIECE bytes, and a line may span several pieces. For /keys, a piece is one whole line,
  *    or empty.
- *    With members=1, /range with rollups= has the short texts of sets instead (`=17 204`, `#8211`), of the whole months
- *    that contain the range, and of all their days and hours. The caller opens large sets in place (generation_set).
+ *    With members=1, /range with rollups= returns the short texts of sets (`=17 204`, `#8211`): of the months that
+ *    contain the range, and of all their days and hours. The caller opens large sets in place (generation_set).
  * 3. The read holds a reference to its generation. The bytes of a piece are valid only if archive_read_is_whole returns
  *    true after the caller has used them.
  */

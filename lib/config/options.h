@@ -101,7 +101,7 @@ struct options_spec {
     const char *operands; /* the operands in --help, such as "FILE..."; NULL: operands are errors */
     const char *settings; /* the section in --help; NULL: `program` */
     const char *more;     /* whole lines that --help prints last; NULL: nothing */
-    bool is_tool; /* people write the command line, so an address on the command line inherits no token */
+    bool is_tool;         /* users type the command line: an address there inherits no token */
     const char
         *sections; /* further kinds of sections that --check-config prints, separated by spaces; NULL: none */
     const struct option_row

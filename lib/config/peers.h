@@ -45,10 +45,11 @@ struct peer {
 extern const struct peer peers[PEERS];           /* all daemons, in the order of the data flow */
 const struct peer *peer_named(const char *name); /* returns NULL if no daemon has this name */
 
-/* Returns the name of the relay of the pipeline's queue: the first one that `run` in [millrace] names. If it names none,
- * queue_to_nats if the configuration has a section [queue_to_nats], else queue_to_pubsub. A queue has one relay. */
+/* Returns the name of the relay of the pipeline's queue: the first relay in `run` of [millrace]. Without a relay in
+ * `run`, it is queue_to_nats if the configuration has a section [queue_to_nats], else queue_to_pubsub. A queue has
+ * one relay. */
 const char *peer_relay(const struct config *config);
-/* Returns false if the pipeline runs without the daemon unless the operator names it: a relay that is not peer_relay,
+/* Returns false for a daemon that runs only if the operator names it in `run`: a relay that is not peer_relay,
  * or nats_to_pubsub, spamfilter, metricdb, scraper or ruler without its section. */
 bool peer_is_wanted(const struct config *config, const char *name);
 

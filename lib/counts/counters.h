@@ -106,9 +106,9 @@ void counters_free(struct counters **c);
 uint64_t counters_hash(const struct counters *c);
 /* Returns the first line of canonical text `a` that `b` does not have, borrowed, or BYTES_NONE. */
 struct bytes counters_text_difference(const char *a, const char *b);
-/* Compares two canonical texts. If a counter has another key, value, scale or `having`, or another member or period, in
- * `now` than in `before`, returns a line of the first such counter in `before`, borrowed; otherwise BYTES_NONE. A counter
- * that only one text contains is not a conflict. */
+/* Compares two canonical texts. A counter of both texts is a conflict if its key, value, scale, `having`, member or
+ * period differs. Returns a line of the first such counter in `before`, borrowed, or BYTES_NONE. A counter that only
+ * one text contains is not a conflict. */
 struct bytes counters_conflict(const char *before, const char *now);
 /* Returns true if the canonical text has the namespace for the other kind of counter: with `is_set`, for a total or
  * subtotal, otherwise for a unique counter. */
@@ -194,8 +194,8 @@ enum counters_verdict counters_extract(
  * further events become the new sample. */
 #define COUNTERS_SAMPLE 1000
 const char *counters_reader_absent(const struct counters_reader *r, size_t i);
-/* Ends the sample, because no events follow. Returns the number of its events: before the first complete sample that of
- * all counted events, else COUNTERS_SAMPLE. */
+/* Ends the sample, because no events follow. Returns the number of its events: COUNTERS_SAMPLE, or if no sample was
+ * complete, the number of all counted events. */
 size_t counters_reader_end_sample(struct counters_reader *r);
 
 #endif

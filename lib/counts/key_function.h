@@ -30,7 +30,7 @@ bool key_function_is_bucket(const struct key_function *f);
 struct bytes key_function_apply(
     const struct key_function *f, struct bytes text, const char *argument, struct buf *space);
 
-/* Overwrites `space` with the text, its letters A to Z made small. */
+/* Overwrites `space` with the text, and changes the letters A to Z to lowercase. */
 void key_function_lower(struct bytes text, struct buf *space);
 /* Ignores the case of the letters A to Z, and overwrites `space`. */
 bool key_function_contains(struct bytes text, struct bytes part, struct buf *space);

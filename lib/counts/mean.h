@@ -1,4 +1,4 @@
-/* mean: the counter of events by which the mean of a value divides.
+/* mean: finds the divisor of a mean, which is the counter of the events with the value.
  *
  *     [total revenue]          [total buys]
  *     key = product            key = product

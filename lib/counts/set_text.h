@@ -25,7 +25,7 @@ bool set_text_is(struct bytes value);
 /* Appends the place of a chunk in a set: the digits of the id, then for hashes those of the remaining bits of the first
  * code. An answer that ends inside a set has the place of the next chunk. */
 void set_text_append_place(struct bytes id, struct bytes chunk, struct buf *out);
-/* Reads a place: the chunks to continue with are not before *code. Returns false if the text is not a place. */
+/* Reads a place: the next chunk begins at *code or later. Returns false if the text is not a place. */
 bool set_text_parse_place(struct bytes text, uint64_t *code);
 /* Appends the word of a chunk. The first word begins with '@', and a space precedes each other word. */
 void set_text_append_chunk(bool is_first, struct bytes id, struct bytes chunk, struct buf *out);

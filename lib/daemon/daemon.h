@@ -147,8 +147,8 @@ void daemon_print_health(void *daemon, struct buf *out);
 void daemon_log_error(const char *message, const char *remedy, const char *error);
 /* Logs the error, and ends the daemon at once with an exit status. */
 void daemon_give_up(struct daemon *d, int status, const char *message, const char *remedy, const char *error);
-/* Makes the event loop call fn(ctx), with the *ctx of spec->start, each time that `every` has passed, until spec->drain or
- * spec->stop is called. For one call in spec->start. */
+/* Makes the event loop call fn(ctx), with the *ctx of spec->start, each time that `every` has passed, until
+ * spec->drain or spec->stop is called. spec->start may call the function once. */
 void daemon_set_tick(struct daemon *d, usec_t every, void (*fn)(void *ctx));
 bool daemon_is_ready(const struct daemon *d);
 bool daemon_is_draining(const struct daemon *d);

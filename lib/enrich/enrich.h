@@ -1,4 +1,4 @@
-/* enrich: what a door adds to an event, because only a server knows it.
+/* enrich: adds to an event the members that only a server knows.
  *
  * A door is a program that takes events from outside: the API, and `millrace put` with access logs. A door adds members
  * that follow from the client's connection, and the members are stored with the event. So a recount sees the same members.

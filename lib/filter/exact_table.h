@@ -1,7 +1,7 @@
 /* exact_table: a table of texts, each with its last update, in the order of the updates.
  *
- * The table keeps the updates of a window of the journal, so its memory is bounded for any number of updates. The table
- * follows from the journal alone: a start builds the same table again. */
+ * The table keeps the updates of a window of the journal, so its memory is bounded for any number of updates. A start
+ * builds the same table again from the journal alone. */
 #ifndef MILLRACE_EXACT_TABLE_H
 #define MILLRACE_EXACT_TABLE_H
 
@@ -15,7 +15,7 @@
 struct exact_entry {
     UT_hash_handle hh;   /* hh.next: the next newer entry; hh.keylen: bytes of the text */
     uint64_t id, offset; /* id of the update */
-    bool is_added;       /* false: the update removed the text, or tried it */
+    bool is_added;       /* false: the update removed the text, or tried to */
     char text[];
 };
 

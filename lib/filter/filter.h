@@ -106,7 +106,7 @@ void filter_number(struct filter *f, uint64_t sequence);
 /* Reserves disk space for the layers that the next `adds` adds open, so that none of them gets FILTER_NO_SPACE. The space
  * stays reserved when the filter is closed. Another thread may be in filter_sync. */
 enum filter_result filter_reserve(struct filter *f, uint64_t adds, struct error *error);
-/* The largest space that a sync after so many updates takes on the disk, besides the layers. */
+/* The maximum disk space of a sync after this number of updates, in addition to the layers. */
 uint64_t filter_sync_bytes(const struct filter *f, uint64_t updates);
 bool filter_check(const struct filter *f, struct bytes text);
 /* Makes all updates durable. Blocks until the disk has them. */

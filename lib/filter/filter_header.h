@@ -27,7 +27,8 @@ struct filter_header {
     uint64_t checksum; /* XXH3 of the bytes before */
 };
 
-/* Members that fit with the error rate. A layer takes more than `capacity` only of ids that belong to no newer layer. */
+/* The number of members up to which the error rate holds. Beyond `capacity`, a layer accepts only ids that belong to
+ * no newer layer. */
 static inline uint64_t filter_range_limit(uint64_t capacity)
 {
     return capacity + capacity / 64;

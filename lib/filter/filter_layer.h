@@ -58,7 +58,7 @@ static inline unsigned char *filter_layer_line(
     return l->counters + filter_layer_block(l, p) * FILTER_BLOCK + (size_t)p->lines[i] * FILTER_LINE;
 }
 
-/* Without branches: about half of all counters are 0, at random. */
+/* Has no branches, because about half of all counters are 0, at random. */
 static inline bool filter_line_has(const unsigned char *line, uint64_t word, unsigned half)
 {
     unsigned has = 1;
@@ -76,7 +76,7 @@ static inline bool filter_layer_has(const struct filter_layer *l, const struct f
 /* Adds 1 or -1 to each counter of a text, once, and marks the block as changed. */
 void filter_layer_change(struct filter_layer *l, const struct filter_place *p, int by);
 
-/* The smallest shape that has at most this error rate with so many members. */
+/* The smallest shape that has at most this error rate with this number of members. */
 struct filter_shape filter_shape_for(uint64_t members, double rate);
 /* The expected error rate. */
 double filter_shape_rate(struct filter_shape s, uint64_t members);

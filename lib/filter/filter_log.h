@@ -20,7 +20,7 @@ struct filter_log {
     size_t n, room;
 };
 
-/* Bytes of a log with so many blocks, each in a run of its own. */
+/* Bytes of a log with this number of blocks, each in its own run. */
 uint64_t filter_log_bytes(uint64_t blocks);
 /* Writes and syncs the log. Returns 0, or -1 with errno. */
 int filter_log_write(int fd, const struct filter_log *log);

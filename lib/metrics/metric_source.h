@@ -1,11 +1,11 @@
-/* metric_source: what a query reads: series of metrics, each with buckets of samples in the order of time.
+/* metric_source: the input of a query: series of metrics, each with buckets of samples in the order of time.
  *
  * A bucket sums up the samples of one series in one span of time: 10 s, or one of the coarser resolutions. A query never
- * sees single samples. With at most one sample in each bucket, a bucket has all that the sample had, so answers are
- * those of Prometheus.
+ * sees single samples. If each bucket has at most one sample, the buckets contain the samples exactly, and answers
+ * equal those of Prometheus.
  *
- * 1. Labels are sorted by the byte order of their names, without repeated names and without empty values. `__name__` is a label.
- *    Two series of one selection never have the same labels.
+ * 1. Labels are sorted by the byte order of their names, without repeated names and without empty values. `__name__`
+ *    is a label. Two series of one selection never have the same labels.
  * 2. The buckets of a series are in the order of their start and never overlap. A bucket's `start` is a multiple of its width.
  * 3. `first` <= `last_at`, and both lie in the bucket, if `count` or `n_nan` is above 0.
  * 4. A stale marker and a NaN enter none of count, sum, min, max and rise. `last` may be a NaN.
@@ -53,7 +53,7 @@ struct label_matcher {
     struct bytes name, value;
 };
 
-/* What a query asks. */
+/* A request of a query. */
 struct metric_request {
     const struct label_matcher *matchers; /* all must match */
     size_t n_matchers;

@@ -25,8 +25,7 @@ struct nats_batch {
     const char *queue_id;
     uint64_t mark, next; /* A and B; A == B: no lines, only a statement of `until` */
     const char *opening; /* the opening (journal/opening.h) of message B - 1; "": unknown */
-    usec_t
-        until; /* each message that the queue accepted before this time is in this batch or before; 0: not known */
+    usec_t until; /* earlier accepted messages of the queue are in this or an earlier batch; 0: not known */
     /* A reader lowers `until` to JetStream's timestamp of the message with this sequence, which was stored before the relay
      * asked the queue. 0: not known. */
     uint64_t until_after;

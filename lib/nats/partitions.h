@@ -4,9 +4,9 @@
  *
  * 1. The producer `partition.P` is the cell's record of partition P. Its mark is the number of the latest move of P that
  *    the cell knows. Its opening is `owned`, `leaving.CELL` or `left.CELL`: P is on its way to CELL, or has arrived there.
- *    With `arriving`, the cell gets the marks of another.
- * 2. The producer `partitions` has the partitions of nats_to_pubsub's setting as an opening of 16 hexadecimal digits. It
- *    decides about a partition without a record: number 0.
+ *    With `arriving`, the cell receives the marks of the former owner.
+ * 2. The producer `partitions` has the partitions of nats_to_pubsub's setting as an opening of 16 hexadecimal digits.
+ *    This opening applies to a partition without a record, with the move number 0.
  * 3. The number of a move is 1 above that of the owner. So the owner is the cell with the highest number, and this cell's
  *    record is `owned`. */
 #ifndef MILLRACE_PARTITIONS_H
@@ -26,7 +26,7 @@ enum partition_state { PARTITION_OTHER, PARTITION_OWNED, PARTITION_LEAVING, PART
 struct partition {
     uint64_t number;             /* 0: no record */
     enum partition_state state;  /* PARTITION_OTHER: no record, or `arriving` */
-    char cell[NAME_LEN_MAX + 1]; /* LEAVING, LEFT: where to */
+    char cell[NAME_LEN_MAX + 1]; /* LEAVING, LEFT: the new cell */
 };
 struct partitions {
     uint64_t set_mark, set; /* mark of the producer `partitions`, and its bits */

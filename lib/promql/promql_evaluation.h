@@ -1,10 +1,10 @@
 /* promql_evaluation: the values of parts of an expression, at all steps at once.
  *
- * 1. A value is a matrix: rows with a number for each step, or ABSENT. A vector has no two rows with the same labels. A scalar is
- *    one row without labels and without ABSENT.
+ * 1. A value is a matrix: rows with a number for each step, or ABSENT. A vector has no two rows with the same labels.
+ *    A scalar is one row without labels and without ABSENT.
  * 2. A matrix belongs to the function that receives it, which may change it in place.
- * 3. An error is kept in the evaluation: the first is final, and the matrix that is returned has no rows. A caller that uses two
- *    matrices asks `failed` between them.
+ * 3. An error is kept in the evaluation: the first is final, and the matrix that is returned has no rows. A caller
+ *    that uses two matrices checks `failed` between them.
  * 4. All memory comes from one arena. `evaluation_rows` fails before it exceeds the limit. */
 #ifndef MILLRACE_PROMQL_EVALUATION_H
 #define MILLRACE_PROMQL_EVALUATION_H
@@ -38,7 +38,7 @@ struct evaluation {
     struct grid grid;
     struct arena *memory;
     size_t n_series, n_buckets; /* read so far */
-    int64_t width;              /* of the widest buckets asked for */
+    int64_t width;              /* width of the widest buckets that a selector requests */
     size_t work;                /* since `stop` was polled */
     enum promql_result_code code;
     struct error *error;
@@ -73,7 +73,7 @@ static inline bool evaluation_failed(const struct evaluation *e)
 bool evaluation_work(struct evaluation *e, size_t work);
 /* n rows of ABSENT without labels. */
 struct matrix evaluation_rows(struct evaluation *e, size_t n);
-/* Room for n more bytes? Sets the error otherwise. */
+/* Returns true if n more bytes fit into the limit of memory. Otherwise sets the error. */
 bool evaluation_fits(struct evaluation *e, size_t n, size_t size);
 /* Adds the warning once. */
 void evaluation_warn(struct evaluation *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -1,7 +1,7 @@
 /* promql_lexer: the tokens of an expression.
  *
  * 1. A token of one character has this character as its type; other types start at 256.
- * 2. The words of the language are words only outside braces. They are recognized in any case.
+ * 2. A keyword is recognized only outside braces, in upper and in lower case.
  * 3. The first error is final: it is kept in `error`, and each further token is TOKEN_END. */
 #ifndef MILLRACE_PROMQL_LEXER_H
 #define MILLRACE_PROMQL_LEXER_H
@@ -75,7 +75,7 @@ static inline bool token_is_aggregation(int type)
 {
     return type >= TOKEN_SUM && type <= TOKEN_QUANTILE;
 }
-/* Writes a word of the language. */
+/* Writes the text of a keyword. */
 const char *token_word(int type);
 
 struct token lexer_next(struct lexer *l);

@@ -1,4 +1,4 @@
-/* promql_operations: what an expression does with the values of its parts: selectors, aggregations and binary operations.
+/* promql_operations: the operations of an expression on the values of its parts: selectors, aggregations and binary operations.
  *
  * Each function receives evaluated arguments and knows nothing of the rest of the expression. Functions of the language are in
  * promql_functions.h. */

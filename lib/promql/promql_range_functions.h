@@ -1,4 +1,4 @@
-/* promql_range_functions: what rate(), avg_over_time() and others make of the buckets in a range.
+/* promql_range_functions: computes rate(), avg_over_time() and others from the buckets in a range.
  *
  * A bucket with one sample is that sample. For the error with several samples, see invariant 2 of promql.h. */
 #ifndef MILLRACE_PROMQL_RANGE_FUNCTIONS_H

@@ -278,7 +278,7 @@ static bool read_bound(const struct row *r, double *bound)
     return *end == '\0' && !isnan(*bound);
 }
 
-/* The answers of one histogram: `n` rows, of which each is a bucket. */
+/* The answers of one histogram: `n` rows, each of which is a bucket. */
 static void fill_quantiles(struct evaluation *e, struct row **rows, size_t n, const double *q, double *values)
 {
     struct le_bucket *all = mem_alloc(2 * n * sizeof *all), *present = all + n;

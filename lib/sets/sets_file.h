@@ -12,7 +12,7 @@
  *   footer   32 bytes: magic "MRSETIX\n", position of the index, number of sets, checksum
  *
  * The checksum of a set is the XXH3 (64 bits) of each part in this order, without the padding and its own 8 bytes. The
- * seed of each part's XXH3 is that of the part before, at first 0. The index' checksum is of the footer, then the index.
+ * seed of each part's XXH3 is that of the part before, at first 0. The checksum of the index covers the footer, then the index.
  *
  * 1. The sets may be in any order. The index is in the order of key plus `,`, as in records, each key once.
  * 2. sets_file_open verifies the index. sets_file_view verifies a set, with its key, at the first use of the set. No

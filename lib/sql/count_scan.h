@@ -35,7 +35,7 @@ struct count_row {
     int64_t n;
 };
 
-/* Copies the bounds. The snapshot must stay begun until the scan is freed. */
+/* Copies the bounds. The snapshot must not be ended before the scan is freed. */
 struct count_scan *count_scan_new(struct sql_snapshot *snapshot, const struct count_scan_bounds *bounds);
 void count_scan_free(struct count_scan **s);
 /* Sets *row to the next row, valid until the next call. COUNT_FAILED: the error is set. The code of the error is an enum

@@ -32,7 +32,7 @@ enum sql_snapshot_result {
 struct sql_snapshot *sql_snapshot_new(const char *archive, const char *slices, const atomic_bool *cancel);
 void sql_snapshot_free(struct sql_snapshot **s);
 
-/* Begins to show the present counts, unless an earlier begin has not ended. Each successful call needs a call of
+/* Begins to show the present counts. If an earlier begin has not ended, its counts stay. Each successful call needs a call of
  * sql_snapshot_end. */
 enum sql_snapshot_result sql_snapshot_begin(struct sql_snapshot *s, struct error *error);
 void sql_snapshot_end(struct sql_snapshot *s);

@@ -78,7 +78,7 @@ int block_get_state(const struct block *b, uint64_t i, struct block_state *out, 
 /* Sets the bits of the matching series in `bits`, which has a zeroed bit for each series, 64 in each number.
  */
 int block_match(const struct block *b, struct label_match *match, uint64_t *bits, struct error *error);
-/* After reads: fails if the file was truncated meanwhile, so that the bytes read may be zeros. */
+/* Call after reads. Fails if the file was truncated in the meantime: the bytes read may then be zeros. */
 int block_check_whole(struct block *b, struct error *error);
 int block_damaged(const struct block *b, const char *part, struct error *error);
 

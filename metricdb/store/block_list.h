@@ -6,8 +6,8 @@
  * 2. A chain has no gaps. If the operator accepts a loss, an empty block takes the place of the lost ones. Retention
  *    deletes from its beginning.
  * 3. The chains of wider buckets are made from the chains of finer buckets, and their boundaries are
- *    boundaries of the finer, as long as the finer exist. So a walk over the cuts can change between chains at
- *    any boundary of the wider.
+ *    boundaries of the finer, as long as the finer exist. So a walk over the cuts can change between chains at any
+ *    boundary of the chain of wider buckets.
  *
  * The caller locks. */
 #ifndef MILLRACE_METRICDB_BLOCK_LIST_H
@@ -40,8 +40,8 @@ void block_list_delete(struct block_list *l, struct block *b);
 struct block_chain block_list_chain(const struct block_list *l, int64_t width);
 /* The cut after the last block of the chain, or 0. */
 uint64_t block_chain_end(struct block_chain c);
-/* Stores the blocks that cover all cuts once, in `out`, which has room for all: of each cut, the widest
- * buckets up to max_width, otherwise the finest. Returns their number. */
+/* Stores in `out`, which has room for all blocks, those that cover each cut once: for each cut the block with the
+ * widest buckets up to max_width, otherwise with the finest buckets. Returns their number. */
 size_t block_list_choose(const struct block_list *l, int64_t max_width, struct block **out);
 
 #endif

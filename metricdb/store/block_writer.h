@@ -2,7 +2,7 @@
  *
  * The pieces go to NAME.tmp as they are added; the index is in memory until block_writer_finish, which also
  * syncs the file, renames it to its name and syncs the directory. A crash leaves the whole block, or a .tmp
- * that no one reads. */
+ * that is never read. */
 #ifndef MILLRACE_METRICDB_BLOCK_WRITER_H
 #define MILLRACE_METRICDB_BLOCK_WRITER_H
 

@@ -3,8 +3,8 @@
  * 1. The bits are in pieces of at most BUCKET_PIECE_MAX buckets. The head of a piece has its length and
  *    times, and checksums of itself and of the bits. A reader verifies each head, skips the pieces of other
  *    times, and verifies the bits that it reads.
- * 2. A bucket of one sample takes the difference of times and values from those predicted: some 2 bytes. Its
- *    rise is derived from the number before, which each piece has for its first bucket.
+ * 2. A bucket with one sample is stored as the differences of its time and value from predictions: some 2 bytes. Its
+ *    rise is derived from the previous number, which each piece stores for its first bucket.
  * 3. A reader gives exactly the buckets written, bit by bit. It never reads beyond its bytes, and gives no
  *    bucket that breaks an invariant of metric_source.h, also if a damaged piece has a right checksum. */
 #ifndef MILLRACE_METRICDB_BUCKET_CODE_H

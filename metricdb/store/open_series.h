@@ -39,7 +39,7 @@ uint32_t open_series_next_idle(const struct open_series *o);
 /* True if a cut at the time `wall` (milliseconds; 0: not known) forgets the series. A series with a sample of
  * the future is not forgotten. */
 bool open_series_is_forgotten(const struct open_series *o, int64_t wall);
-/* Removes what the next block has. */
+/* Removes the buckets that the next block contains. */
 void open_series_begin_block(struct open_series *o);
 
 #endif

@@ -51,7 +51,7 @@ struct sample_store_config {
      * always. Ascending. Blocks are deleted as a whole, so samples stay up to a block's span longer. */
     int64_t keep, keep_minutes, keep_wide;
     bool accepts_loss; /* open although blocks are missing, because an operator accepts the loss */
-    unsigned fan_in;   /* number of blocks that become one; 0: 12 */
+    unsigned fan_in;   /* number of blocks that are merged into one; 0: 12 */
     /* Called by the thread of the store after each merge or failure; may be NULL. */
     void (*notify)(void *arg);
     void *notify_arg;
@@ -63,12 +63,13 @@ struct sample_store *sample_store_open(const struct sample_store_config *config,
 /* Does not cut: a start reads the lines since the last cut again. Stops the current merge. *s may be NULL. */
 void sample_store_close(struct sample_store **s);
 
-/* The cursor of the newest block after open, then that of the latest end. id "": none. */
+/* After open, the cursor of the newest block; later, the cursor of the latest `end`. id "": none. */
 const struct stream_cursor *sample_store_cursor(const struct sample_store *s);
 
 enum sample_result {
     SAMPLE_STORED,
-    /* Dropped: not later than the series' last, or of a new series and not later than a forgotten one (invariant 4). */
+    /* Dropped: not later than the last sample of its series, or in a new series, not later than the samples of
+     * forgotten series (invariant 4). */
     SAMPLE_NOT_LATER,
     SAMPLE_TOO_MANY, /* dropped: a new series beyond series_max */
     /* Dropped: a name is empty or occurs twice, no label has a value, or a limit of labels is exceeded. */

@@ -40,7 +40,7 @@ void series_walk_free(struct series_walk *w);
 /* Finds the next series. Returns 1, or 0 at the end, or -1 with the error if a block is damaged. The texts of
  * the labels belong to the inputs; labels and series are valid until the next call. */
 int series_walk_next(struct series_walk *w, struct error *error);
-/* The current series: one of the inputs that have it. */
+/* One of the inputs that have the current series. */
 static inline const struct walk_input *series_walk_current(const struct series_walk *w)
 {
     return &w->inputs[w->group[0]];

@@ -11,7 +11,7 @@
 #define PLACE_EVERY (60 * USEC_PER_SEC) /* at which statements store the place */
 #define REFUSED_TURNS 20                /* turns of a queue after which it reads a refused message again */
 #define DOUBTS_MAX 3                    /* reads that do not find the place before it is dropped */
-#define SERVERS_TRIED 8                 /* searches in vain, each of which wants another server */
+#define SERVERS_TRIED 8                 /* unsuccessful searches, each of which requests another server */
 #define FIRST_ID 1                      /* of a queue */
 
 struct queue {
@@ -285,7 +285,7 @@ static bool take(struct copier *c, const struct copy_message *m)
     return true;
 }
 
-/* A search goes on from the beginning, or was in vain. The second one is that of another server. After it, searches are rare:
+/* A search continues from the beginning, or was unsuccessful. The second search is on another server. Later searches are rare:
  * each reads the whole queue. */
 static void search_ended(struct copier *c)
 {

@@ -11,8 +11,8 @@
  *    again, so two processes that copy the same queue store nothing twice. Repetitions and any order are harmless.
  * 2. A *place* is a message of the queue in the stream, with its sequence and its time. All messages of the queue up to
  *    its place are in effect. pubsub stores the place in the same frame as lines and mark, as a part of the producer's
- *    opening (OPENING.SEQUENCE.TIME). So no file must agree with the marks, and a restored pubsub has the places of its
- *    marks. A statement stores the place at most once a minute.
+ *    opening (OPENING.SEQUENCE.TIME). So the copier needs no file that agrees with the marks, and a restored pubsub
+ *    has the places of its marks. A statement stores the place at most once a minute.
  * 3. One read gives at most one publish. A crash repeats the read or finds it stored.
  * 4. JetStream may use a sequence again, after a restore or in a stream that was made again. So after a start, on a new
  *    connection and before a search, a read begins with the place itself. If the stream has this message with its time,
@@ -21,11 +21,11 @@
  * 5. At a hole the place stays. The copier reads the queue again from the place, then from the beginning, to the end and
  *    beyond the batch with the hole, because a relay publishes lost messages again behind newer ones. Once M has reached
  *    the first ignored batch, the copier reads again from the place. A server answers from its own copy of the stream, which
- *    may be without messages that the other copies have. So after a search in vain, the copier wants a connection to another
- *    server. Each new connection searches again. If this search is in vain, too, the hole is reported, and the search goes
- *    on with new messages. At each of its first eight ends, and then at the 16th, the 32nd and so on, the copier wants another
- *    server again: each of these searches reads the whole queue. Each start searches again, and finds the hole if it is still
- *    there. The other queues continue.
+ *    may be without messages that the other copies have. So after an unsuccessful search, the copier requests a
+ *    connection to another server. Each new connection searches again. If this search is also unsuccessful, the hole
+ *    is reported, and the search continues with new messages. At each of its first eight ends, and then at the 16th,
+ *    the 32nd and so on, the copier requests another server again: each of these searches reads the whole queue. Each
+ *    start searches again, and finds the hole if it is still there. The other queues continue.
  * 6. An old copy of a queue gives used ids to other messages. A batch with lines before M whose opening cannot be that
  *    of M's past is refused, and the queue waits. A message that is not a batch, and lines that pubsub refuses, are
  *    refused in the same way.

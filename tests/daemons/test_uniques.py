@@ -388,7 +388,7 @@ class Answers(UniquesCase):
                 ("user=bitly&count=visitor&window=0", 400, "window"), ("user=bitly&count=visitor&by=c", 400, "by is a parameter of", "count"), ("ns=c.u&key=k", 400, "count=LABEL"),
                 ("user=bitly&count=visitor&top=3", 400), ("user=bitly&count=visitor&stickiness=2", 400),
                 ("user=bitly&count=visitor&windw=3", 400, "did you mean window"), ("user=&count=visitor", 400, "no key"),
-                ("ns=v.u&key=k&count=hourly", 400, "v.u counts each visitor"), ("ns=v.u&key=k&count=x", 404, "visitor"), ("ns=x.u&key=k", 404), ("user=bitly&count=hourly&unit=hour&units=200000", 400, "units"),
+                ("ns=v.u&key=k&count=hourly", 400, "v.u counts the members"), ("ns=v.u&key=k&count=x", 404, "visitor"), ("ns=x.u&key=k", 404), ("user=bitly&count=hourly&unit=hour&units=200000", 400, "units"),
                 ("user=bitly&user=bitly&count=visitor", 400, "twice"), ("user=bitly&count=visitor&period=all&unit=hour", 422)):
             self.refused("uniques", query, status, *texts)
         self.refused("series", "ns=v.u&key=k", 400, "/v1/uniques")

@@ -3,8 +3,8 @@
  *
  * 1. An input is a file, standard input or a followed log. Its lines go through the reader of the format into its
  *    batch.
- * 2. The offsets of the batch are the producer's marks: the mark of the input's first byte plus bytes of the
- *    unpacked input, modulo 2^64.
+ * 2. The offsets of the batch are the producer's marks. A mark is the mark of the input's first byte plus the offset
+ *    in the unpacked input, modulo 2^64.
  * 3. A line that is not an event goes to the rejects, or ends the put.
  *
  * Functions that return an int return 0, or an exit status after printing the error. */

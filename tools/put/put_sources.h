@@ -9,8 +9,7 @@
  * The state file has a line "END.SUM.FIRST" for each content before the current one.
  *
  * 1. A file continues a content if its first END bytes have the sum of the content. Then only the bytes after END
- *    are posted. Any other file is another content, and is posted whole. Names, places and packing have no
- *    meaning.
+ *    are posted. Any other file is another content, and is posted whole. Names, directories and compression do not matter.
  * 2. A content is written to the state file before the tag of another content can replace its tag. So no content
  *    is forgotten.
  * 3. A content begins PUT_SOURCES_GAP after the mark of an earlier process. A request of that process which the

@@ -363,7 +363,7 @@ static void check_archive(struct doctor *d)
     free(line);
 }
 
-/* Checks who may read the file of visitor keys, and that expired keys are deleted, which needs a running door. */
+/* Checks owner and mode of the file of visitor keys, and that a running door has deleted expired keys. */
 static void check_key_file(struct doctor *d, const struct door_settings *s)
 {
     const char *path = s->visitor_key_file;
