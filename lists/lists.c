@@ -62,7 +62,7 @@ static void run_save(void *ctx, void *save)
 
 static void take_batch(struct lists *l)
 {
-    unsaved_begin_batch(&l->unsaved, LISTS_BATCH, BATCH_BYTES);
+    unsaved_begin_batch(&l->unsaved, l->config.batch, BATCH_BYTES);
     const struct unsaved_change *oldest = unsaved_oldest(&l->unsaved);
     l->save.store = l->store;
     l->save.batch = &l->unsaved.batch;
@@ -229,7 +229,7 @@ static size_t make_slice(struct lists *l, struct bytes *left, uint64_t end, usec
     struct making *m = &l->making;
     if (!m->is_active && !begin_op(l, left, end))
         return 0;
-    m->steps = SLICE;
+    size_t slice = m->steps = l->config.turn < SLICE ? l->config.turn : SLICE;
     m->now = now;
     if (continue_op(l)) {
         unsaved_item_release(&l->unsaved, m->item);
@@ -237,7 +237,7 @@ static size_t make_slice(struct lists *l, struct bytes *left, uint64_t end, usec
         l->made = end - left->len;
         l->stats.ops++;
     }
-    return l->failure.code != 0 ? 0 : SLICE - m->steps + 1;
+    return l->failure.code != 0 ? 0 : slice - m->steps + 1;
 }
 
 /* Open and close */
@@ -313,6 +313,8 @@ struct lists *lists_open(const struct lists_config *config, usec_t now, struct e
     struct lists *l = mem_zalloc(sizeof *l);
     char *dir = mem_printf("%s/" JOURNAL_DIR, config->dir);
     l->config = *config;
+    l->config.batch = config->batch == 0 ? LISTS_BATCH : config->batch;
+    l->config.turn = config->turn == 0 ? LISTS_TURN : config->turn;
     STAILQ_INIT(&l->committed);
     unsaved_init(&l->unsaved, limit_of(l), is_stored, l);
     l->set = journal_set_new(
@@ -423,7 +425,7 @@ static void make_changes(struct lists *l, usec_t now)
         }
         if (exceeds_memory(l))
             return; /* until the save ends */
-        if (steps > LISTS_TURN) {
+        if (steps >= l->config.turn) {
             l->config.notify(l->config.notify_arg);
             return;
         }

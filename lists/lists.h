@@ -53,6 +53,7 @@ struct lists_config {
         keep; /* entries that a list shows, 1 to LISTS_KEEP_MAX; may differ from that of an earlier start */
     usec_t delay;
     size_t memory;             /* of unsaved changes: bytes that the allocator takes */
+    size_t batch, turn;        /* at most LISTS_BATCH and LISTS_TURN; 0: these */
     void (*notify)(void *arg); /* makes the loop call lists_poll */
     void *notify_arg;
 };

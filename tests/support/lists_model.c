@@ -81,7 +81,7 @@ static void append(struct buf *ops, enum list_op_type type, char kind, int n, ch
     buf_free(&all);
 }
 
-static void add_item(struct lists_model *m, unsigned *r, uint64_t op, struct buf *ops)
+static void add_item(struct lists_model *m, unsigned *r, uint64_t op, int n_keys, struct buf *ops)
 {
     int id = rand_r(r) % MODEL_IDS, author = rand_r(r) % MODEL_AUTHORS, keys[MODEL_KEYS];
     size_t n = 1 + (size_t)rand_r(r) % 3;
@@ -90,7 +90,7 @@ static void add_item(struct lists_model *m, unsigned *r, uint64_t op, struct buf
     struct buf data = {0};
     data_of(&data, op);
     for (size_t i = 0; i < n; i++)
-        keys[i] = rand_r(r) % MODEL_KEYS;
+        keys[i] = rand_r(r) % n_keys;
     if (by_author)
         append(ops, LIST_ADD_BY_AUTHOR, 'i', id, 'a', &author, 1, time, buf_bytes(&data));
     else
@@ -110,14 +110,14 @@ static void add_item(struct lists_model *m, unsigned *r, uint64_t op, struct buf
         add(m, keys[i], id, time);
 }
 
-static void make_one(struct lists_model *m, unsigned *r, uint64_t op, struct buf *ops)
+static void make_one(struct lists_model *m, unsigned *r, uint64_t op, int n_keys, struct buf *ops)
 {
-    int kind = rand_r(r) % 20, id = rand_r(r) % MODEL_IDS, key = rand_r(r) % MODEL_KEYS,
+    int kind = rand_r(r) % 20, id = rand_r(r) % MODEL_IDS, key = rand_r(r) % n_keys,
         author = rand_r(r) % MODEL_AUTHORS;
     if (m)
         m->ops = op;
     if (kind < 12)
-        add_item(m, r, op, ops);
+        add_item(m, r, op, n_keys, ops);
     else if (kind < 14) {
         append(ops, LIST_REMOVE, 'i', id, 0, NULL, 0, 0, BYTES_NONE);
         if (m)
@@ -139,7 +139,7 @@ void lists_model_change(struct lists_model *m, unsigned seed, unsigned i, struct
     unsigned r = seed * 2654435761u + i * 40503u;
     rand_r(&r);
     for (unsigned n = 1 + (unsigned)rand_r(&r) % 5, k = 0; k < n; k++)
-        make_one(m, &r, i * 8 + k + 1, ops);
+        make_one(m, &r, i * 8 + k + 1, seed % 2 ? 2 : MODEL_KEYS, ops);
 }
 
 void lists_model_line(struct buf *out, usec_t time, struct bytes id, struct bytes data)

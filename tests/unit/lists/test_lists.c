@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CHANGES 60
+#define CHANGES 80
 #define KILLED 9
 #define FOLLOWERS 4 /* the most pending changes; a follower has only one */
 
@@ -154,7 +154,7 @@ static void check_list(int key)
     buf_free(&id);
 }
 
-/* Lets time pass. Refused changes are sent again. */
+/* Lets time pass: at most as much as the delay. Refused changes are sent again. */
 static void turn(void)
 {
     session.now += draw(4) == 0 ? 1000 : 10;
@@ -181,6 +181,8 @@ static struct lists *open_lists(const char *dir, unsigned seed)
         .keep = 1 + seed % 5,
         .delay = seed % 3 * 2000,
         .memory = seed % 4 == 0 ? 2000 : 1 << 20,
+        .batch = 1 + seed % 7,
+        .turn = 1 + seed % 11,
         .notify = ignore};
     struct lists *l = lists_open(&config, session.now, &error);
     if (!l)
