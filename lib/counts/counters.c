@@ -112,7 +112,9 @@ static int read_input(struct reading *r)
 static bool has_field(const struct counter *list, size_t n, struct bytes field)
 {
     for (size_t i = 0; i < n; i++)
-        if (list[i].kind != COUNTER_CONSTANT && bytes_equal_str(field, list[i].field))
+        if ((list[i].kind != COUNTER_CONSTANT && bytes_equal_str(field, list[i].field)) ||
+            (list[i].value && bytes_equal_str(field, list[i].value)) ||
+            (list[i].having && bytes_equal_str(field, list[i].having)))
             return true;
     return false;
 }
@@ -573,6 +575,15 @@ struct counters_reader {
 
 enum { VALUE_TIME, VALUE_FIRST_FIELD };
 
+static bool is_optional(const struct counters *c, const char *field)
+{
+    const char *list = c->optional;
+    for (struct bytes word; list && bytes_next_word(&list, OPTIONAL_SEPARATORS, &word);)
+        if (bytes_equal_str(word, field))
+            return true;
+    return false;
+}
+
 /* Returns the index of the source of a counter's key or member. Adds the source and its field if they are new. */
 static size_t find_source(struct counters_reader *r, const struct counter *counter, bool is_member,
     const char **names, size_t *n_names)
@@ -588,9 +599,7 @@ static size_t find_source(struct counters_reader *r, const struct counter *count
     if (counter->kind == COUNTER_CONSTANT) {
         s->text = component_bound(bytes_str(counter->field), r->counters->max_text, &s->space.bound);
     } else {
-        const char *list = r->counters->optional;
-        for (struct bytes field; list && bytes_next_word(&list, OPTIONAL_SEPARATORS, &field);)
-            s->is_optional = s->is_optional || bytes_equal_str(field, counter->field);
+        s->is_optional = is_optional(r->counters, counter->field);
         s->field = counter->field;
         s->value = *n_names;
         names[(*n_names)++] = counter->field;
@@ -607,7 +616,8 @@ static void add_amounts(struct counters_reader *r, const char **names, size_t *n
         const char *field = total->value ? total->value : total->having;
         if (!field)
             continue;
-        r->sources[r->n_sources++] = (struct source){.counter = total, .field = field, .value = *n_names};
+        r->sources[r->n_sources++] = (struct source){
+            .counter = total, .field = field, .value = *n_names, .is_optional = is_optional(c, field)};
         names[(*n_names)++] = field;
     }
     if (r->n_sources == r->n_texts)

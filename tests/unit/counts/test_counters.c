@@ -740,6 +740,16 @@ static void test_fields_that_may_be_absent(void **state)
     assert_null(counters_reader_absent(r, 1));
     counters_reader_free(&r);
     counters_free(&c);
+    c = must_read("[input]\ntime = t\noptional = paid, price\n[total u]\nkey = l\n[total sales]\nkey = "
+                  "l\nvalue = paid\n"
+                  "[total buys]\nkey = l\nhaving = price\n");
+    r = counters_reader_new(c);
+    for (int i = 0; i < COUNTERS_SAMPLE; i++)
+        assert_int_equal(
+            counters_extract(r, BYTES_LITERAL("{\"t\":1332637200,\"l\":\"x\"}"), &e), COUNTERS_EVENT);
+    assert_null(counters_reader_absent(r, 0));
+    counters_reader_free(&r);
+    counters_free(&c);
     refuse("[input]\ntime = t\noptional = l referer\n[total u]\nkey = l\n",
         "optional: no counter has the field referer");
     refuse("[input]\ntime = t\noptional = all\n[total u]\nkey = \"all\"\n",
