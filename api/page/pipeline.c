@@ -13,6 +13,7 @@
 
 #define HISTORY_MAX (3600 / PIPELINE_REST)
 #define RUN_FILE_MAX ((size_t)1 << 20)
+#define COLUMN_PUBLISHED 3
 #define ASKED_FOR (5 * USEC_PER_SEC) /* time after a request during which daemons are polled every second */
 
 /* The numbers of a sample. Each number is from the statistics of one daemon, or the sum over the cells' daemons: a single
@@ -23,7 +24,7 @@ static const struct {
     {"queued", "simplequeue", "/queues", "depth"},
     {"delivered", "queue_to_pubsub", NULL, "/messages_delivered_total"},
     {"unsettled", "queue_to_nats", NULL, "/unsettled_messages"},
-    {"published", "pubsub", "/streams", "lines_published"},
+    [COLUMN_PUBLISHED] = {"published", "pubsub", "/streams", "lines_published"},
     {"counted", "aggregator", NULL, "/events_counted_total"},
     {"rejected", "aggregator", NULL, "/lines_rejected_total"}, {"lag", "aggregator", NULL, "/lag_bytes"},
     {"reads", "sortdb", NULL, "/total_requests"}, {"queries", "api", "/request_seconds", "count"},
@@ -466,6 +467,7 @@ struct pipeline_versions pipeline_versions(const struct pipeline *p)
     }
     if (v.complete_until == UINT64_MAX)
         v.complete_until = 0;
+    v.knows_published = read_column(p, COLUMN_PUBLISHED, &v.published);
     v.counts = XXH3_64bits(counts.ptr, counts.len);
     v.daemons = XXH3_64bits(daemons.ptr, daemons.len);
     buf_free(&counts);

@@ -61,9 +61,11 @@ void pipeline_on_report(struct pipeline *p, void (*fn)(void *arg), void *arg);
 /* Makes the polls follow every second for some seconds, as a request does. */
 void pipeline_keep_polling(struct pipeline *p);
 /* Hashes of the latest report. `counts` changes whenever an answer for counts may change, `daemons` with the state or
- * the detail of a daemon. complete_until (Unix seconds) is the earliest of all aggregators; 0: one is not known. */
+ * the detail of a daemon. complete_until (Unix seconds) is the earliest of all aggregators; 0: one is not known. `published` is
+ * the number of lines that all streams have got since the start of their pubsubs. */
 struct pipeline_versions {
-    uint64_t counts, daemons, complete_until;
+    uint64_t counts, daemons, complete_until, published;
+    bool knows_published;
 };
 struct pipeline_versions pipeline_versions(const struct pipeline *p);
 

@@ -90,6 +90,18 @@ class Changes(harness.MillraceTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         follower.until(lambda event: event["counts"] != before["counts"], "the new archive")
 
+    def test_published_lines(self):
+        follower = Follower(self, self.url)
+        before = follower.until(lambda event: event["published"] is not None, "the number of lines")
+        self.put(7)
+        self.put(5)
+        after = follower.until(lambda event: event["published"] == before["published"] + 12, "all lines")
+        self.assertGreater(after["time"], before["time"])
+        pid = self.pipeline.daemon_pid("pubsub")
+        os.kill(pid, signal.SIGSTOP)
+        self.addCleanup(os.kill, pid, signal.SIGCONT)
+        follower.until(lambda event: event["published"] is None, "pubsub does not answer")
+
     def test_the_end_of_the_api_ends_it(self):
         follower = Follower(self, self.url)
         self.assertIsNotNone(follower.next())
@@ -101,7 +113,7 @@ class Changes(harness.MillraceTest):
     def test_no_more_clients_than_the_limit(self):
         followers = [Follower(self, self.url) for _ in range(CLIENTS_MAX)]
         reply = request(self.url, "GET", "/v1/changes")
-        self.assertEqual((reply.status, reply.json()["code"]), (503, "overloaded"))
+        self.assertEqual((reply.status, reply.json()["code"], reply.headers["Retry-After"]), (503, "overloaded", "10"))
         self.assertIsNotNone(followers[-1].next())
         followers[0].close()
         wait_until(self.has_room, "room for another client")
@@ -115,14 +127,15 @@ class Changes(harness.MillraceTest):
         return connection.getresponse().status == 200
 
     def test_tokens(self):
-        tokens = self.write("tokens", "r read RR\nw write WW\nshop read SS keys=u|shop\n")
+        tokens = self.write("tokens", "r read RR\nw write WW\nshop read SS keys=u|shop\nl read LL views=live\nk read KK views=key\n")
         os.chmod(tokens, 0o600)
         self.start_pipeline("closed", tokens_file=tokens)
         for token, status in ((None, 401), ("WW", 403), ("XX", 401)):
             reply = request(self.url, "GET", "/v1/changes", headers={"Authorization": "Bearer " + token} if token else {})
             self.assertEqual(reply.status, status, token)
-        for token in ("RR", "SS"):  # an event has neither a key nor a number of events
-            self.assertEqual(sorted(Follower(self, self.url, token).next()), ["complete_until", "counts", "daemons"])
+        hashes, numbers = ["complete_until", "counts", "daemons"], ["published", "time"]
+        for token, members in (("RR", hashes + numbers), ("LL", hashes + numbers), ("SS", hashes), ("KK", hashes)):
+            self.assertEqual(sorted(Follower(self, self.url, token).next()), sorted(members), token)
 
 
 if __name__ == "__main__":

@@ -221,6 +221,11 @@ bool http_may_see(const struct http_request *req, struct bytes ns, struct bytes 
     return !req->token || http_token_may_see(req->token, ns, key);
 }
 
+bool http_may_see_all(const struct http_request *req, unsigned views)
+{
+    return !req->token || (!http_token_is_limited(req->token) && http_token_may_open(req->token, views));
+}
+
 bool http_require_admin(struct http_request *req)
 {
     if (http_is_admin(req))

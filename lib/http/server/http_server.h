@@ -186,6 +186,8 @@ void http_print_access(const struct http_request *req, struct buf *out);
 bool http_is_admin(const struct http_request *req);
 /* False if the request's token has a list of keys that does not contain this key. */
 bool http_may_see(const struct http_request *req, struct bytes ns, struct bytes key);
+/* True if the request's token has no list of keys, and may open one of these views. */
+bool http_may_see_all(const struct http_request *req, unsigned views);
 /* For restricted operations of open routes. If the client is not an admin, replies 403 and returns false. */
 bool http_require_admin(struct http_request *req);
 /* For operations that change stored data. Unless the client is local or an admin, replies 403 and returns false. */
