@@ -79,6 +79,12 @@ label = sales
 VALUES = """[input]
 time = t
 resolution = 15m
+[total all]
+key = "all"
+label = feed
+[subtotal page.all]
+key = path
+label = page
 [total revenue]
 key = product
 value = price
@@ -313,12 +319,14 @@ class Page(PageCase):
         events = [{"t": t, "product": "hat", "price": price, "country": country} for t, price, country in prices]
         events += [{"t": today, "path": "/cart", "ms": ms} for ms in [0.5] * 2 + [9] * 3 + [125] * 90 + [2000] * 5]
         events.append({"t": today, "path": "/cart"})
+        events += [{"t": today, "path": path, **more} for path, more in (("/slow", {"ms": 2000}), ("/slow", {"ms": 9}), ("/plain", {}))]
         self.put([json.dumps(e).encode() for e in events])
         self.check("offers the units that are counted", ns="page", key="/cart", has_quarters=True)
         self.check("shows values with their unit, and quantiles", total="1,232.55 €",
                    days=[[date(today - 86400), "1,234.55 €"], [date(today), "-2.00 €"]],
                    bars=[["JP", "1,234.50 €", "–"], ["US", "0.05 €", "–"], ["DE", "-2.00 €", "–"]],
-                   quantiles=[[date(today), "125", "125", "2,050", "100"]], buckets=["0.5", "9", "120", "2000", "None"])
+                   quantiles=[[date(today), "125", "125", "2,050", "100"]], buckets=["0.5", "9", "120", "2000", "None"],
+                   slowest=[["/slow", "2,050", "2"], ["/cart", "125", "100"]])
 
     def test_real_clicks(self):
         """Without the oracle, generated events are the sample."""

@@ -3,13 +3,15 @@
 import { h } from "./dom.js";
 import { change, count as counted, countryName, keyText, share } from "./format.js";
 
+const percent = (x) => (x === null ? "–" : share(x));
+
 /**
  * `link` returns the address behind a row, or null. `rows` are {key, n, share}, `other` is the rest of the total. `count` formats a number.
- * A share is null if a row, or the rest, is negative. `moved` has {before, change} of keys, and each row shows its change against the time before.
+ * A share is null if a row, or the rest, is negative; `part(row)` gives another text in its place, under the third of `heads`. `moved` has
+ * {before, change} of keys, and each row shows its change against the time before.
  */
-export function bars({ caption, rows, other, total, link, pressed, none, count = counted, moved }) {
+export function bars({ caption, rows, other, total, link, pressed, none, count = counted, moved, part = (row) => percent(row.share), heads = ["Key", "Events", "Share"] }) {
   const most = Math.max(0, ...rows.map((row) => row.n)) || 1;
-  const part = (x) => (x === null ? "–" : share(x));
   const movement = (key) => {
     const found = moved?.[key];
     const text = !found || found.before === null ? "–" : found.before === 0 ? "new" : change(found.change);
@@ -25,16 +27,16 @@ export function bars({ caption, rows, other, total, link, pressed, none, count =
     const address = link?.(row);
     return h("tr", { class: chosen ? "chosen" : null },
       h("th", { scope: "row", title: row.key.slice(0, 500) }, bar, address ? h("a", { href: address, "aria-current": chosen ? "true" : null }, text) : h("span", {}, text)),
-      h("td", { class: "number", title: row.share === null ? null : part(row.share) }, count(row.n)), h("td", { class: "number part" }, part(row.share)), movement(row.key));
+      h("td", { class: "number", title: row.share === null ? null : percent(row.share) }, count(row.n)), h("td", { class: "number part" }, part(row)), movement(row.key));
   };
   const body = rows.map(line);
   if (other)
     body.push(h("tr", { class: "muted" }, h("th", { scope: "row" }, "others"), h("td", { class: "number" }, count(other)),
-      h("td", { class: "number part" }, part(rows[0]?.share === null ? null : total ? other / total : 0)), moved && h("td")));
+      h("td", { class: "number part" }, percent(rows[0]?.share === null ? null : total ? other / total : 0)), moved && h("td")));
   const numbers = h("col", { class: "count" });
   numbers.style.setProperty("--length", Math.max(...[...rows.map((row) => row.n), other ?? 0].map((n) => count(n).length)));
   return h("table", { class: "bars" }, h("caption", { class: "visually-hidden" }, caption),
     h("colgroup", {}, h("col"), numbers, h("col", { class: "part" }), moved && h("col", { class: "moved" })),
-    h("thead", { class: "visually-hidden" }, h("tr", {}, ...["Key", "Events", "Share", ...(moved ? ["Change"] : [])].map((t) => h("th", { scope: "col" }, t)))),
+    h("thead", { class: "visually-hidden" }, h("tr", {}, ...[...heads, ...(moved ? ["Change"] : [])].map((t) => h("th", { scope: "col" }, t)))),
     h("tbody", {}, body.length ? body : h("tr", {}, h("td", { colspan: moved ? "4" : "3", class: "muted" }, none || "No events in this time."))));
 }

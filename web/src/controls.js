@@ -20,6 +20,7 @@ function zones() {
 
 export const zoneControl = (state) => select("Zone", "zone", zones(), zoneOf(state), (zone) => go({ zone }));
 
+const NOW = { overview: "Today", key: "Last 30 days" };
 const DAY = 86400000; // ms
 const dateOf = (ms, zone) => new Intl.DateTimeFormat("en-CA", { timeZone: zone, year: "numeric", month: "2-digit", day: "2-digit" }).format(ms);
 const nextDay = (date) => new Date(Date.parse(date) + DAY).toISOString().slice(0, 10);
@@ -73,11 +74,20 @@ function timeForm(state, close) {
   return form;
 }
 
-/** The chosen time in words; the zone if it is not the browser's. */
+/** The chosen time in words; the zone if it is not the browser's. The latest time is, unless it is known to be older, that of now. */
 function timeWords(state) {
   const zone = zoneOf(state);
-  const name = isSpan(state) ? span(state.from, state.to, zone) : periodsOf(state).flat().find(([value]) => value === state.period)?.[1] ?? state.period;
+  const name = !isSpan(state) && state.period === "latest" ? NOW[state.view] ?? NOW.overview : isSpan(state) ? span(state.from, state.to, zone) : periodsOf(state).flat().find(([value]) => value === state.period)?.[1] ?? state.period;
   return zone === zoneOf({}) ? name : `${name}, ${zone}`;
+}
+
+/** Shows which time "latest" has turned out to be. */
+export function showTime(controls, { isOld, from, to, period }, view) {
+  const words = timeWords(isOld ? { ...view, from, to } : { ...view, period });
+  const chosen = controls.querySelector(".chosen-time");
+  if (!chosen || chosen.textContent === words) return;
+  chosen.textContent = words;
+  chosen.closest("button").setAttribute("aria-label", `Time: ${words}`);
 }
 
 /** A view whose state has no `where` has no filters. */

@@ -37,3 +37,9 @@ export const byNamespace = (totals, ns) => totals.find((total) => total.ns === n
 
 /** The total whose keys are those of a subtotal, so that a row of a breakdown has a view of its own. */
 export const totalOf = (totals, subtotal) => totals.find((total) => !isConstant(total) && total.key === subtotal.key);
+
+/** The lists of slowest keys: {total, subtotal, source} for each subtotal by bucket(FIELD) of a total whose keys the panel `source` counts. */
+export const slowestOf = (totals, panels) => totals.filter((total) => !isConstant(total) && !total.value).flatMap((total) => {
+  const source = panels.find(({ subtotal }) => subtotal.key === total.key);
+  return source ? total.subtotals.filter(isHistogram).map((subtotal) => ({ total, subtotal, source })) : [];
+});

@@ -7,7 +7,7 @@ const FIELDS_MAX = 60;
 const LEVELS = 3; // of nested objects
 const PLAIN = /^[^\s.[\]()"'=<>!~,]+$/; // a name that a condition takes without brackets
 const KEYWORD = /^(and|or|not|in)$/;
-const OVER = 60; // seconds
+export const OVER = 60; // seconds
 const TOP = 10;
 
 /** A step of a path, as conditions write it (docs/guide/counting.md). */
@@ -51,9 +51,14 @@ export function conditionFor(path, value) {
   return `${path} = ${typeof value === "string" ? `"${value.replaceAll("\\", "\\\\").replaceAll('"', '\\"')}"` : value}`;
 }
 
-/** Counts the values of a field in the lines of the last minute. `filterBy(condition)` shows only the lines with a value. */
+/**
+ * Counts the values of a field in the lines of the last minute. `filterBy(condition)` shows only the lines with a value. add(line) counts a line
+ * that has arrived, addPast(lines) those of the minute before the count began, in their order. It knows of no time of theirs, and
+ * takes them as evenly spread over that minute; until then, the count covers only the time since it began.
+ */
 export function minuteCounts(path, filterBy) {
   const began = performance.now();
+  let covered = 0; // seconds before the count began
   const seconds = new Map(); // second -> value as JSON -> lines
   const body = h("tbody");
   const note = h("p", { class: "muted" });
@@ -83,13 +88,18 @@ export function minuteCounts(path, filterBy) {
     const rest = all.slice(TOP).reduce((n, [, each]) => n + each, 0);
     const next = h("tbody", {}, all.slice(0, TOP).map(row), rest ? h("tr", { class: "muted" }, h("th", { scope: "row" }, `${count(all.length - TOP)} others`), h("td", { class: "number count" }, count(rest))) : "");
     if (!body.isEqualNode(next)) body.replaceChildren(...next.childNodes);
-    note.textContent = `${plural(total, "line", "lines")} in the last ${plural(Math.min(OVER, now() + 1), "second", "seconds")}${isSample ? ", of a sample" : ""}`;
+    note.textContent = `${plural(total, "line", "lines")} in the last ${plural(Math.min(OVER, covered + now() + 1), "second", "seconds")}${isSample ? ", of a sample" : ""}`;
   }
 
-  return { element, draw, add(line) {
+  function addAt(second, line) {
     const json = JSON.stringify({ value: fieldsOf(line).get(path) }); // {} if it is missing
-    if (!seconds.has(now())) seconds.set(now(), new Map());
-    const values = seconds.get(now());
+    if (!seconds.has(second)) seconds.set(second, new Map());
+    const values = seconds.get(second);
     values.set(json, (values.get(json) ?? 0) + 1);
+  }
+
+  return { element, draw, add: (line) => addAt(now(), line), addPast(lines) {
+    covered = OVER;
+    lines.forEach((line, i) => addAt(Math.floor(((i + 1) / (lines.length + 1) - 1) * OVER), line));
   } };
 }

@@ -66,6 +66,9 @@ export function span(from, to, zone) {
   return format.formatRange(from * 1000, to * 1000 - (atMidnight ? 1 : 0));
 }
 
+/** "on" a day, "in" any other time. */
+export const inSpan = (from, to, zone) => `${to - from > 90000 || to - from < 82800 ? "in" : "on"} ${span(from, to, zone)}`;
+
 /** The unit of a series that begins at a time, in words. `step` is its length in seconds. */
 export function unitText(seconds, zone, step) {
   const day = { year: "numeric", month: "short", day: "numeric", weekday: "short" };

@@ -1,7 +1,7 @@
 // One key: its series beside the period before, and its breakdowns.
 
 import { get } from "./api.js";
-import { periodControls } from "./controls.js";
+import { periodControls, showTime } from "./controls.js";
 import { byNamespace, configured, constantKey, feedOf, isConstant, isHistogram, totalOf } from "./counters.js";
 import { breakdownPanel, quantilesPanel, seriesPanel } from "./counts_panels.js";
 import { getCounts } from "./counts.js";
@@ -199,6 +199,7 @@ function show(totals, total, key, view, element, freshness) {
   const parts = [{ load: loadSeries, fail: series.fail }, ...charts, ...panels, ...sets];
   const stop = keepFresh(FRESH, async (signal) => {
     state = await resolve(wanted, signal);
+    showTime(element, state, view);
     await loadParts(parts, signal);
   }, (error) => failFirst(error, series, grid), { of: "counts" });
   return { redraw() { series.redraw(); quantiles.forEach((p) => p.redraw()); uniques.redraw(); },

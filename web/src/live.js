@@ -4,7 +4,7 @@ import { follow } from "./api.js";
 import { configured } from "./counters.js";
 import { h, select } from "./dom.js";
 import { emptyHint } from "./empty.js";
-import { fieldsOf, minuteCounts, pathsOf, textOf } from "./fields.js";
+import { fieldsOf, minuteCounts, OVER, pathsOf, textOf } from "./fields.js";
 import { count, plural } from "./format.js";
 import { keepFresh } from "./live_update.js";
 import { statsOf, streamsOf, watchPipeline } from "./pipeline_data.js";
@@ -22,6 +22,8 @@ const LINE_SHOWN = 4000; // characters
 const NAME = /("(?:[^"\\]|\\.)*"\s*:)/; // of a member in JSON
 const CELL_SHOWN = 200; // characters
 const EXAMINED = 50; // new lines, for their fields
+const PAST = 20000; // lines of the minute before a count begins; of more, those are a sample
+const PAST_SILENCE = 2000; // ms after which no more of them follow
 const REPLAY = 2000; // ms after which lines are new if the end of the stream is not known
 
 /** The text of the filter if it is a condition, which the API reads; undefined: it is a text that lines contain. */
@@ -82,6 +84,7 @@ export function liveView(state) {
   let paths = []; // of the fields that the lines have
   let counts = null; // of the last minute
   let isSample = false;
+  let stopPast = () => {};
   let replayed = 0; // lines up to this offset came before the count of the last minute began
   let newest = 0; // offset
   let condition = conditionOf(filter.value);
@@ -191,6 +194,30 @@ export function liveView(state) {
     }) : null;
     counted.replaceChildren(counts?.element ?? "");
     counts?.draw(isSample);
+    stopPast();
+    if (counts && chosen !== undefined && replayed < Infinity) countPast(counts);
+  }
+
+  /** The lines of the last minute up to those that are counted as they arrive. Without them, the count begins with the lines that follow. */
+  async function countPast(into) {
+    const connection = new AbortController();
+    const end = Math.max(replayed, newest);
+    const past = [];
+    const stop = () => connection.abort();
+    let timer = setTimeout(stop, PAST_SILENCE);
+    stopPast = () => { into = null; stop(); };
+    replayed = end;
+    await follow({ stream: chosen, from: `@${Math.floor(Date.now() / 1000) - OVER}`, if: condition }, connection.signal, () => {}, (fresh, offset, warning, offsets) => {
+      clearTimeout(timer);
+      timer = setTimeout(stop, PAST_SILENCE);
+      past.push(...fresh.filter((line, i) => offsets[i] <= end && matches(line)));
+      if (offset >= end || past.length > PAST) stop();
+    }).catch(() => { /* the lines that arrive show the failure */ });
+    clearTimeout(timer);
+    if (!into) return;
+    isSample ||= past.length > PAST;
+    into.addPast(past);
+    into.draw(isSample);
   }
 
   /** Offers the fields of the lines as columns and to count by. */
@@ -261,7 +288,10 @@ export function liveView(state) {
       return;
     }
     openStream(state.stream, Infinity);
-    setTimeout(() => { replayed = newest; }, REPLAY);
+    setTimeout(() => {
+      replayed = newest;
+      startCounting(state.count);
+    }, REPLAY);
   });
-  return { element, stop() { clearInterval(timer); clearInterval(countTimer); stopRate(); clearTimeout(typing); stopFollowing(); stopPipeline(); } };
+  return { element, stop() { clearInterval(timer); clearInterval(countTimer); stopRate(); stopPast(); clearTimeout(typing); stopFollowing(); stopPipeline(); } };
 }

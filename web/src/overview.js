@@ -1,21 +1,21 @@
 // Overview: visitors, events and values of a time, against the time before, and the largest keys.
 
 import { sparkline } from "./chart.js";
-import { periodControls } from "./controls.js";
+import { periodControls, showTime } from "./controls.js";
 import { watchChanges } from "./changes.js";
-import { configured, constantKey, firstOf, isConstant, siteOf, totalOf } from "./counters.js";
+import { configured, constantKey, firstOf, isConstant, siteOf, slowestOf, totalOf } from "./counters.js";
 import { getCounts, without } from "./counts.js";
 import { breakdownPanel, seriesPanel } from "./counts_panels.js";
 import { h } from "./dom.js";
 import { filteredOrAll, missedWords } from "./filters.js";
-import { change, clock, count, duration, isToday, likeForLike, moment, numbersOf, span } from "./format.js";
+import { change, clock, count, duration, inSpan, isToday, likeForLike, moment, numbersOf, span } from "./format.js";
 import { latestTime } from "./latest.js";
 import { minutesPanel } from "./minutes.js";
 import { keepFresh, loadParts } from "./live_update.js";
 import { failFirst, tile } from "./panel.js";
 import { addToSite } from "./site.js";
 import { historySpan, ratesOf, watchPipeline } from "./pipeline_data.js";
-import { watchRate } from "./rate.js";
+import { watchPublished } from "./published.js";
 import { address, isSpan, seriesRequest, zoneOf } from "./state.js";
 import { uniquesPanels } from "./uniques.js";
 
@@ -23,6 +23,7 @@ const FRESH = 1000; // ms
 const TOP = 10;
 
 let makeWorld = null;
+let makeSlowest = null;
 
 export function overview(view, { freshness }) {
   const zone = zoneOf(view);
@@ -66,7 +67,7 @@ export function overview(view, { freshness }) {
 
   /** A tile for each sum of the whole feed, such as the revenue. */
   const addValues = (totals) => totals.filter((own) => own.value && isConstant(own)).map((own) => {
-    const number = tile(own.label || own.ns);
+    const number = tile(own.label || own.ns, address({ view: "key", ns: own.ns, key: constantKey(own) }));
     before.element.before(number.element);
     return { fail: (error) => number.show("–", error.message), async load(signal) {
       const { missed, remedy, ...counter } = await filteredOrAll(state, { ns: own.ns, key: constantKey(own) }, signal);
@@ -77,6 +78,18 @@ export function overview(view, { freshness }) {
         : span(reply.from, reply.to, zone)));
     } };
   });
+
+  /** The slowest keys of each total that counts numbers by bucket. */
+  async function addSlowest(shown, totals) {
+    const lists = slowestOf(totals, shown.panels);
+    if (!lists.length) return;
+    makeSlowest ??= (await import("./slowest.js")).slowestPanel;
+    for (const list of lists) {
+      const own = makeSlowest(list, linkOf(list.source, totals));
+      grid.append(own.element);
+      panels.push({ load: (signal) => own.load(state, signal), fail: own.fail });
+    }
+  }
 
   /** The countries of the first list of countries. */
   async function addWorld(shown) {
@@ -92,7 +105,7 @@ export function overview(view, { freshness }) {
     total.show(count(reply.total), (name === "events" ? "" : `${name}, `) + (state.period === "today" && !isSpan(state) ? "today" : span(reply.from, reply.to, zone)) + (without(reply) && `, ${without(reply)}`));
     const like = reply.before && likeForLike(reply);
     before.show(like ? change(like.percent) : "–", !reply.before ? "compared with nothing" : !like ? "no unit has passed yet"
-      : `${like.then ? `from ${count(like.then)}` : "no events"} in ${reply.complete_until < reply.to ? "the same part of " : ""}${span(reply.before.from, reply.before.to, zone)}`);
+      : `${like.then ? `from ${count(like.then)}` : "no events"} ${reply.complete_until < reply.to ? `in the same part of ${span(reply.before.from, reply.before.to, zone)}` : inSpan(reply.before.from, reply.before.to, zone)}`);
     showComplete(reply);
   }
 
@@ -138,9 +151,11 @@ export function overview(view, { freshness }) {
       minutes = minutesPanel(shown, view, (part) => linkOf(part, totals, {}));
       panels.push(...addUniques(shown), ...addValues(totals));
       await addWorld(shown);
+      await addSlowest(shown, totals);
       place(siteOf(totals) ? addToSite(script) : "", minutes.element);
     }
     state = await resolve({ ns: shown.total.ns, key: shown.key }, signal);
+    showTime(controls, state, view);
     await loadParts([first, ...panels], signal);
   }
 
@@ -158,11 +173,8 @@ export function overview(view, { freshness }) {
     rate.show(perSecond === null ? "–" : count(Math.round(perSecond)), why || past || "published in the last seconds");
   }
 
-  const stopRate = watchRate((next) => {
-    perSecond = next;
-    showRate();
-  }, (error) => {
-    why = error.message;
+  const stopRate = watchPublished((next, reason) => {
+    [perSecond, why] = [next, reason];
     showRate();
   });
   const stopPipeline = watchPipeline((next) => {

@@ -65,12 +65,12 @@ export function failFirst(error, first, grid) {
   grid.querySelectorAll("[aria-busy=true]").forEach((element) => element.remove());
 }
 
-/** One number with a name. */
-export function tile(name) {
+/** One number with a name, which `link` makes a link. */
+export function tile(name, link) {
   const value = h("p", { class: "value" }, "–");
   const note = h("p", { class: "muted" });
   return {
-    element: h("section", { class: "tile" }, h("h2", {}, name), value, note),
+    element: h("section", { class: "tile" }, h("h2", {}, link ? h("a", { href: link }, name) : name), value, note),
     show(text, words = "") {
       if (value.textContent !== text) {
         value.textContent = text;

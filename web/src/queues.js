@@ -104,8 +104,7 @@ export function queuesView(state) {
     const held = q.follower ? `${q.follower} follows` : q.reader || q.leased ? `${q.reader || "a reader"}` : "–";
     return [
       [bdi(name), isOne ? "" : h("span", { class: "muted" }, ` ${d.url}`), q.paused ? h("span", { class: "chip" }, "paused") : ""],
-      number(count(q.ready)), number(count(q.leased)), number(count(q.delayed)),
-      number(q.buried ? chooser(count(q.buried), `Show ${plural(q.buried, "buried message", "buried messages")} of ${name}`, chosen.queue === name && chosen.url === d.url, of) : "0"),
+      number(count(q.ready)), number(q.buried ? chooser(count(q.buried), `Show ${plural(q.buried, "buried message", "buried messages")} of ${name}`, chosen.queue === name && chosen.url === d.url, of) : "0"), number(count(q.leased)), number(count(q.delayed)),
       number(perSecond.of(`${d.url} ${name} in`, q.puts)), number(perSecond.of(`${d.url} ${name} out`, q.gets)), number(bytes(q.bytes)), held,
       [q.paused ? act("pause", () => `Deliver the messages of ${name}${where} again?`, { ...of, for: 0 }, { title: "Resume", done: () => `${name} delivers again` })
         : act("pause", () => `Stop all deliveries of ${name}${where}? Puts are still stored. The pause ends with “Resume” or a restart.`, of, { title: "Pause", done: () => `${name} is paused` }),
@@ -122,7 +121,7 @@ export function queuesView(state) {
     queues.note(unknown.length ? `No numbers from ${unknown.map((d) => d.url).join(", ")}: ${unknown[0].detail || unknown[0].state}` : "");
     shown = [["queue", "url", "ready", "leased", "delayed", "buried", "puts", "gets", "bytes", "reader", "follower"],
       ...all.map(([d, name, q]) => [name, d.url, q.ready, q.leased, q.delayed, q.buried, q.puts, q.gets, q.bytes, q.reader, q.follower])];
-    fill(queues, all.length ? table("Queues", ["Queue", "Ready", "Leased", "Delayed", "Buried", "In", "Out", "Size", "Reader", "Change"], all.map((one) => queueRow(one, isOne)))
+    fill(queues, all.length ? table("Queues", ["Queue", "Ready", "Buried", "Leased", "Delayed", "In", "Out", "Size", "Reader", "Change"], all.map((one) => queueRow(one, isOne)))
       : h("p", { class: "muted" }, "No queue has a message yet."));
   }
 

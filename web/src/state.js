@@ -73,9 +73,11 @@ document.addEventListener("click", (event) => {
 export const zoneOf = (state) => state.zone || Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
 export const isSpan = (state) => Boolean(state.from && state.to);
 
-/** The day on which weeks begin: the chosen one, or that of the reader's locale. */
+/** The day on which weeks begin: the chosen one, or that of the reader's language. English (US) is also the language of a browser that was never
+ *  set up, so outside America weeks then begin on Monday. */
 export function weekStartOf(state) {
-  const locale = new Intl.Locale(navigator.language);
+  const isUnset = navigator.language === "en-US" && !/^(America|Pacific|US)\//.test(zoneOf({}));
+  const locale = new Intl.Locale(isUnset ? "en-GB" : navigator.language);
   const { firstDay = 1 } = locale.getWeekInfo?.() ?? locale.weekInfo ?? {}; // 7: Sunday
   return state.week_start || WEEKDAYS[firstDay % 7];
 }

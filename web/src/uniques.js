@@ -82,11 +82,13 @@ export function retentionPanel(unique, key, view) {
     const reply = await getCounts(request.path, request.parameters, signal);
     rows = reply.rows;
     p.why(missedWords(missed), remedy);
+    const shown = rows.filter((row) => row.n !== 0);
+    const weeks = Math.max(0, ...shown.map((row) => row.retained.length));
     const line = (row) => h("tr", {}, h("th", { scope: "row" }, row.date), h("td", { class: "number" }, row.n === null ? "–" : count(row.n)), row.retained.map(cell));
-    p.note(`Week of the first visit, and the share seen again 1 to ${WEEKS - 1} weeks later.`);
-    p.show(h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Retention: ${name}` }, h("table", { class: "retention" },
-      h("thead", {}, h("tr", {}, ["Week of", "New", ...rows.slice(1).map((_, i) => `+${i + 1}`)].map((text) => h("th", { scope: "col" }, text)))),
-      h("tbody", {}, rows.map(line)))));
+    p.note(`Week of the first visit, and the share seen again 1 to ${WEEKS - 1} weeks later.`, shown.length && shown.length < rows.length ? "Weeks without new members are left out." : "");
+    p.show(!shown.length ? h("p", { class: "muted" }, `None was first seen in the last ${WEEKS} weeks.`) : h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Retention: ${name}` }, h("table", { class: "retention" },
+      h("thead", {}, h("tr", {}, ["Week of", "New", ...Array.from({ length: weeks }, (_, i) => `+${i + 1}`)].map((text) => h("th", { scope: "col" }, text)))),
+      h("tbody", {}, shown.map(line)))));
   }, p.fail, { of: "counts" });
   return { element: p.element, stop };
 }
