@@ -128,10 +128,19 @@ class MakeRun(harness.MillraceTest):
         command = next(line for line in seen if line.startswith("Command: ")).split()[1:]
         self.assertTrue(os.path.isabs(command[0]), command)
         self.assertEqual(subprocess.run([*command, "--wait"], stdout=subprocess.DEVNULL, timeout=harness.LONG).returncode, 0)
+        self.may_change_queues(re.search(r"curl '(http://127\.0\.0\.1:\d+)/v1", shown).group(1))
         run.terminate()
         run.wait(harness.PATIENCE)
         run.stdout.close()
         self.nothing_left()
+
+    def may_change_queues(self, api):
+        """The page of the sample may change queues without a token. Other pages may not."""
+        act = lambda name, **headers: harness.request(api, "POST", "/v1/manage?act=%s&queue=sample" % name, headers=headers).status
+        self.assertIn("admin", harness.request(api, "GET", "/v1/access").json()["scopes"])
+        self.assertEqual([act("pause", Origin=api), act("empty", Origin=api)], [200, 200])
+        for headers in ({"Origin": "https://evil.example"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"}, {"Host": "evil.example"}):
+            self.assertEqual(act("empty", **headers), 403, headers)
 
     def test_stays_up_on_a_terminal_until_ctrl_c(self):
         events = self.write("e.ndjson", '{"t":1332637200,"l":"bitly"}\n')

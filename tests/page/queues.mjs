@@ -13,13 +13,13 @@ export const queuesChecks = ({ open, close, post, daemon, query, until, HOSTILE,
   };
   const ready = async () => (await ask("GET", "/dump?queue=work")).text();
 
-  /** Buries the messages in the queue `work`. */
-  async function bury(messages, reason) {
-    for (const message of messages) await ask("POST", "/put?queue=work", message);
-    const reserved = await ask("POST", `/reserve?queue=work&items=${messages.length}`);
+  /** Buries the messages in a queue. */
+  async function bury(messages, reason, queue = "work") {
+    for (const message of messages) await ask("POST", `/put?queue=${queue}`, message);
+    const reserved = await ask("POST", `/reserve?queue=${queue}&items=${messages.length}`);
     const ids = [...(await reserved.text()).matchAll(/^(\d+) \d+ \d+$/gm)].map((m) => m[1]);
     assert.equal(ids.length, messages.length);
-    await ask("POST", `/bury?queue=work&lease=${reserved.headers.get("X-Millrace-Lease")}&id=${ids}&reason=${encodeURIComponent(reason)}`);
+    await ask("POST", `/bury?queue=${queue}&lease=${reserved.headers.get("X-Millrace-Lease")}&id=${ids}&reason=${encodeURIComponent(reason)}`);
   }
 
   return {
@@ -43,7 +43,11 @@ export const queuesChecks = ({ open, close, post, daemon, query, until, HOSTILE,
         await dialog.waitFor({ state: "detached" });
       };
       const message = (text) => page.locator(".messages li", { hasText: text });
+      await bury(["lost"], "no route", "spare");
+      await message("lost").getByText("no route", { exact: true }).waitFor(); // of all queues
+      await message("two").waitFor();
       await row.getByRole("link", { name: "Show 3 buried messages of work" }).click();
+      await message("lost").waitFor({ state: "detached" });
       await message(`${HOSTILE[0]}1`).getByText(HOSTILE[0], { exact: true }).waitFor(); // the reason
       await message(`${HOSTILE[0]}1`).getByRole("button", { name: "Edit" }).click();
       assert.equal(await dialog.getByLabel("Message").inputValue(), `${HOSTILE[0]}1`);
@@ -59,6 +63,8 @@ export const queuesChecks = ({ open, close, post, daemon, query, until, HOSTILE,
       await confirm("Put all buried messages of work back");
       await page.getByText("No message is buried.").waitFor();
       assert.equal(await ready(), "a\nb\nmended\nthree\n");
+      await page.getByRole("link", { name: "Show the buried messages of all queues" }).click();
+      await message("lost").waitFor();
 
       await row.getByRole("button", { name: "Pause" }).click();
       await confirm("Stop all deliveries of work");

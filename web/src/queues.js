@@ -12,6 +12,8 @@ import { share } from "./share.js";
 import { address, note as noteChoice } from "./state.js";
 
 const BURIED = 20; // messages at a time
+const FEW = 3; // messages of each of several queues
+const BURIED_QUEUES = 10;
 const FRESH = 3000; // ms
 const EVERY_ID = "1-18446744073709551614";
 const SHOWN = 4000; // characters of a message
@@ -69,7 +71,6 @@ export function queuesView(state) {
   let may = false; // change
   let pipeline = null;
   let chosen = { queue: state.queue, url: state.url, stream: state.stream, pubsub: state.pubsub }; // the addresses are those of the daemons
-  let isFirst = state.queue === undefined;
   let from = 1; // id of the first buried message that is shown
   let reload = () => {};
   let shown = [];
@@ -84,7 +85,6 @@ export function queuesView(state) {
   function choose(changes) {
     chosen = { ...chosen, ...changes };
     from = 1;
-    isFirst &&= changes.queue === undefined;
     noteChoice(changes);
     if (pipeline) draw(pipeline);
     reload();
@@ -141,20 +141,15 @@ export function queuesView(state) {
   }
 
   function draw(p) {
-    const before = JSON.stringify(chosen);
+    const numbers = () => pipeline && queuesOf(pipeline).map(([, , q]) => q.buried);
+    const before = JSON.stringify([chosen, numbers()]);
     pipeline = p;
     perSecond.next(p.time);
-    const all = queuesOf(p);
-    if (isFirst && !nowOf(chosen).buried) { // until a queue is chosen, one with buried messages
-      const [d, name] = all.find(([, , q]) => q.buried) ?? all[0] ?? [];
-      if (name) chosen = { ...chosen, queue: name, url: d.url };
-    }
     const known = streamsOf(p);
     if (chosen.stream === undefined && known.length) chosen = { ...chosen, stream: known[0][1], pubsub: known[0][0].url };
     drawQueues(p);
     drawStreams(p);
-    if (chosen.queue === undefined) fill(buried, h("p", { class: "muted" }, "No message is buried."));
-    if (JSON.stringify(chosen) !== before) reload();
+    if (JSON.stringify([chosen, numbers()]) !== before) reload();
   }
 
   /** The text of a message in the dialog goes back to the queue instead of the message. */
@@ -177,15 +172,38 @@ export function queuesView(state) {
         act("delete", () => `Delete message ${m.id} of ${of.queue}? This cannot be undone.`, { ...of, id: m.id }, { title: "Delete", done: (r) => `${plural(r.deleted, "message", "messages")} deleted` })));
   }
 
+  const listOf = (of, messages) => h("ol", { class: "messages" }, messages.map((m) => messageItem(of, m)));
+  const buriedOf = async (of, items, first, signal) => (await get("v1/manage", { show: "buried", ...of, items: items + 1, from: first }, signal)).buried;
+
+  /** The first messages of each queue, until a queue is chosen. */
+  async function loadAllBuried(signal) {
+    const all = queuesOf(pipeline).filter(([, , q]) => q.buried);
+    const isOne = servers(pipeline).length === 1;
+    const lists = await Promise.all(all.slice(0, BURIED_QUEUES).map(async ([d, name, q]) => {
+      const of = { queue: name, url: d.url };
+      const messages = (await buriedOf(of, FEW, 1, signal)).slice(0, FEW);
+      return [h("h3", {}, bdi(name), isOne ? "" : h("span", { class: "muted" }, ` ${d.url}`), " ",
+        chooser(`all ${count(q.buried)}`, `Show all ${plural(q.buried, "buried message", "buried messages")} of ${name}`, false, of)), listOf(of, messages)];
+    }));
+    buried.title("Buried messages");
+    buried.note(all.length > BURIED_QUEUES ? `Of ${BURIED_QUEUES} of ${count(all.length)} queues.` : "");
+    fill(buried, lists.length ? lists : h("p", { class: "muted" }, "No message is buried."));
+  }
+
   async function loadBuried(signal) {
+    if (!pipeline) return;
     const of = { queue: chosen.queue, url: chosen.url };
-    if (of.queue === undefined) return;
-    const { buried: list } = await get("v1/manage", { show: "buried", ...of, items: BURIED + 1, from }, signal);
+    if (of.queue === undefined) {
+      await loadAllBuried(signal);
+      return;
+    }
+    const list = await buriedOf(of, BURIED, from, signal);
     const messages = list.slice(0, BURIED);
     buried.title("Buried messages of ", bdi(of.queue));
-    buried.note(messages.length ? act("kick", () => `Put all buried messages of ${of.queue} back into the queue?`, { ...of, id: EVERY_ID },
-      { title: "Put all back", done: (r) => `${plural(r.kicked, "message is", "messages are")} in the queue again` }) : "");
-    fill(buried, messages.length ? h("ol", { class: "messages" }, messages.map((m) => messageItem(of, m))) : h("p", { class: "muted" }, from > 1 ? "No further buried messages." : "No message is buried."),
+    buried.note([chooser("All queues", "Show the buried messages of all queues", false, { queue: undefined, url: undefined }), " ",
+      messages.length ? act("kick", () => `Put all buried messages of ${of.queue} back into the queue?`, { ...of, id: EVERY_ID },
+        { title: "Put all back", done: (r) => `${plural(r.kicked, "message is", "messages are")} in the queue again` }) : ""]);
+    fill(buried, messages.length ? listOf(of, messages) : h("p", { class: "muted" }, from > 1 ? "No further buried messages." : "No message is buried."),
       list.length > BURIED || from > 1 ? h("p", {}, h("button", { type: "button", "data-act": list[BURIED]?.id, onclick: () => {
         from = list.length > BURIED ? Number(list[BURIED].id) : 1;
         reload();
@@ -221,7 +239,7 @@ export function queuesView(state) {
       setToken(own.value.trim());
       location.reload();
     } }, token || hasToken() ? "This token permits reading, but no changes. Enter the admin token: "
-      : "Reading needs no token. To change something, set auth_token_file under [millrace] and enter the token: ", own, " ", h("button", {}, "Use it for this tab")));
+      : "Reading needs no token. To change something, set auth_token_file under [millrace] and enter the token, or set allow_exit = yes under [api], [simplequeue] and [pubsub]: ", own, " ", h("button", {}, "Use it for this tab")));
     if (pipeline) draw(pipeline);
   }
 
