@@ -342,6 +342,7 @@ static int open_page(struct daemon *d, struct api *api, struct error *error)
     struct pipeline_config members = {.base = daemon_base(d),
         .counters_hash = counters_hash(api->counters),
         .run_file = options_text(o, "run_file"),
+        .streams = api->streams ? api->streams : "clicks",
         .daemon = d,
         .readiness = api->readiness};
     api->page = page_open(options_text(o, "page_dir"), options_text(o, "embed_origins"), error);

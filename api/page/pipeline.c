@@ -54,6 +54,7 @@ struct pipeline {
     struct readiness *readiness;
     struct cell_watch *cells;
     const char *run_file; /* run.json of `millrace up`; NULL: none */
+    const char *streams;  /* the counted streams */
     struct member members[PIPELINE_MEMBERS_MAX];
     size_t n;
     bool is_polled; /* the timer is that of the report, otherwise of the next poll */
@@ -111,13 +112,23 @@ static bool counts(struct bytes name)
                !memmem(name.ptr, name.len, "/v1/live", 8));
 }
 
-static uint64_t sum_of(const struct json_doc *d, const char *list, const char *member)
+static bool is_listed(struct bytes name, const char *names)
+{
+    struct bytes one;
+    while (bytes_next_word(&names, " ,\t", &one))
+        if (bytes_equal(one, name))
+            return true;
+    return false;
+}
+
+/* `only`: names of the objects of the list to add, separated by commas or blanks; NULL: all. */
+static uint64_t sum_of(const struct json_doc *d, const char *list, const char *member, const char *only)
 {
     uint64_t sum = 0, n;
     struct buf pointer = {0};
     for (size_t i = 0; i < json_doc_length(d, list); i++) {
         struct bytes name = json_doc_name(d, list, i);
-        if (!counts(name))
+        if (!counts(name) || (only && !is_listed(name, only)))
             continue;
         buf_clear(&pointer);
         buf_append_str(&pointer, list);
@@ -165,8 +176,8 @@ static bool read_oldest_archive(const struct pipeline *p, uint64_t *oldest)
     return *oldest != UINT64_MAX;
 }
 
-/* Sets the number of a column. Returns false without the statistics of each daemon with the column's name. */
-static bool read_column(const struct pipeline *p, size_t column, uint64_t *number)
+/* Sets the number of a column; `only` as in sum_of. Returns false without the statistics of each daemon with the column's name. */
+static bool read_column(const struct pipeline *p, size_t column, const char *only, uint64_t *number)
 {
     const char *list = columns[column].list, *member = columns[column].member;
     if (!columns[column].daemon)
@@ -178,7 +189,7 @@ static bool read_column(const struct pipeline *p, size_t column, uint64_t *numbe
             continue;
         struct json_doc *d = stats_of(p, is_own ? NULL : &p->members[i]);
         if (d)
-            *number += list ? sum_of(d, list, member) : (uint64_t)json_doc_number(d, "%s", member);
+            *number += list ? sum_of(d, list, member, only) : (uint64_t)json_doc_number(d, "%s", member);
         is_known = d != NULL;
         json_doc_free(&d);
         if (!is_known)
@@ -199,7 +210,7 @@ static void take_sample(struct pipeline *p)
     s.taken = now;
     uint64_t number;
     for (size_t i = 0; i < HISTORY_COLUMNS; i++)
-        s.numbers[i] = read_column(p, i, &number) ? number : s.numbers[i];
+        s.numbers[i] = read_column(p, i, NULL, &number) ? number : s.numbers[i];
     p->newest = (p->newest + 1) % HISTORY_MAX;
     p->history[p->newest] = s;
 }
@@ -317,6 +328,7 @@ struct pipeline *pipeline_new(const struct pipeline_config *config)
     struct pipeline *p = mem_zalloc(sizeof *p);
     p->daemon = config->daemon;
     p->run_file = config->run_file;
+    p->streams = config->streams;
     p->readiness = config->readiness;
     p->cells = cell_watch_new(config->daemon, config->counters_hash);
     for (; p->n < config->n_members; p->n++) {
@@ -467,7 +479,7 @@ struct pipeline_versions pipeline_versions(const struct pipeline *p)
     }
     if (v.complete_until == UINT64_MAX)
         v.complete_until = 0;
-    v.knows_published = read_column(p, COLUMN_PUBLISHED, &v.published);
+    v.knows_published = read_column(p, COLUMN_PUBLISHED, p->streams, &v.published);
     v.counts = XXH3_64bits(counts.ptr, counts.len);
     v.daemons = XXH3_64bits(daemons.ptr, daemons.len);
     buf_free(&counts);

@@ -41,6 +41,7 @@ struct pipeline_config {
     size_t n_members;
     uint64_t counters_hash;      /* of the configuration (counters.h) */
     const char *run_file;        /* run.json of `millrace up`; NULL: none; borrowed */
+    const char *streams;         /* the counted streams, separated by commas or blanks; borrowed */
     struct daemon *daemon;       /* this process; borrowed */
     struct readiness *readiness; /* of this process; borrowed */
 };
@@ -62,7 +63,7 @@ void pipeline_on_report(struct pipeline *p, void (*fn)(void *arg), void *arg);
 void pipeline_keep_polling(struct pipeline *p);
 /* Hashes of the latest report. `counts` changes whenever an answer for counts may change, `daemons` with the state or
  * the detail of a daemon. complete_until (Unix seconds) is the earliest of all aggregators; 0: one is not known. `published` is
- * the number of lines that all streams have got since the start of their pubsubs. */
+ * the number of lines that the counted streams have got since the start of their pubsubs. */
 struct pipeline_versions {
     uint64_t counts, daemons, complete_until, published;
     bool knows_published;

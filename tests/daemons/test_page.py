@@ -307,7 +307,8 @@ class Page(PageCase):
         retention = []
         for i, s in enumerate(starts):
             new = seen[i].difference(before, *seen[:i])
-            retention.append([date(s), len(new), *(len(new & later) for later in seen[i + 1:])])
+            if new:  # the page leaves out the others
+                retention.append([date(s), len(new), *(len(new & later) for later in seen[i + 1:])])
         self.check("shows unique members and how many come back", "does not shift in any order of answers",
                    addresses=["/"], unique=len({v for _, _, v in events}), unique_of_key=len({v for _, v in own}),
                    unique_days=[{"date": d, "n": len(m)} for d, m in sorted(days.items())], retention=retention)

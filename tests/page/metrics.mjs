@@ -132,6 +132,9 @@ export const metricsChecks = ({ open, close, visit, holds, query, daemon, HOSTIL
     },
 
     async "says that metricdb does not answer"() {
+      const pipeline = await open("/?view=pipeline");
+      await pipeline.locator(".daemon", { hasText: "scrapes the metrics of targets" }).getByText(/^\d+ of \d+$/).waitFor();
+      await close(pipeline);
       const page = await open(metric("up"));
       await legend(page, DAEMONS);
       page.forgiving = true;

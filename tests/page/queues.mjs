@@ -28,7 +28,7 @@ export const queuesChecks = ({ open, close, post, daemon, query, until, HOSTILE,
       await bury([`${HOSTILE[0]}1`, "two", "three"], HOSTILE[0]);
       await ask("POST", "/mput?queue=work", "a\nb");
       const viewer = await open(withToken({ view: "queues", queue: "work" }, task.viewer), {});
-      await viewer.getByText("This token may look, but not change anything.").waitFor();
+      await viewer.getByText("This token permits reading, but no changes.").waitFor();
       await viewer.locator(".messages li").nth(2).waitFor();
       assert.equal(await viewer.getByRole("button", { name: "Empty" }).first().isDisabled(), true);
       assert.ok(!viewer.url().includes(task.viewer), "the token has left the address");

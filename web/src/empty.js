@@ -1,5 +1,6 @@
 // What a time without events shows: three steps to the first event.
 
+import { countMore } from "./count_more.js";
 import { siteOf } from "./counters.js";
 import { h } from "./dom.js";
 import { copy } from "./share.js";
@@ -49,5 +50,5 @@ export function emptyHint(counters, state, words = "No events have been counted 
   h("ol", {},
     h("li", {}, site ? "Add this line to each page of your site:" : "Post an event:", site ? siteLine(counters.script) : commandOf(counters)),
     h("li", {}, site ? "Open a page of your site. " : "", "The event is here within two seconds, and ", h("a", { href: address({ view: "live" }, { zone: state.zone }) }, "Live"), " shows it as it was sent."),
-    h("li", {}, `Choose what is counted, now ${fields}: `, h("code", {}, "millrace help counting"), ".")));
+    h("li", {}, `Choose what is counted, now ${fields}: `, h("code", {}, "millrace help counting"), ".", countMore(counters))));
 }

@@ -66,8 +66,11 @@ export function span(from, to, zone) {
   return format.formatRange(from * 1000, to * 1000 - (atMidnight ? 1 : 0));
 }
 
+/** Likewise, without the year if it is this one. */
+export const shortSpan = (from, to, zone) => span(from, to, zone).replace(new RegExp(`,? ${new Date().getFullYear()}$`), "");
+
 /** "on" a day, "in" any other time. */
-export const inSpan = (from, to, zone) => `${to - from > 90000 || to - from < 82800 ? "in" : "on"} ${span(from, to, zone)}`;
+export const inSpan = (from, to, zone) => `${to - from > 90000 || to - from < 82800 ? "in" : "on"} ${shortSpan(from, to, zone)}`;
 
 /** The unit of a series that begins at a time, in words. `step` is its length in seconds. */
 export function unitText(seconds, zone, step) {

@@ -2,6 +2,7 @@
 
 import { get } from "./api.js";
 import { periodControls, showTime } from "./controls.js";
+import { countMore } from "./count_more.js";
 import { byNamespace, configured, constantKey, feedOf, isConstant, isHistogram, totalOf } from "./counters.js";
 import { breakdownPanel, quantilesPanel, seriesPanel } from "./counts_panels.js";
 import { getCounts } from "./counts.js";
@@ -125,7 +126,7 @@ function start(totals, total, state, element) {
   own.head.append(share({ name: "latest", request: () => ({ path: "v1/series", parameters: { ns: total.ns, key: recents(total.ns) } }),
     rows: () => [[name], ...recents(total.ns).map((key) => [key])] }));
   own.show(listOf(recents(total.ns).map((key) => ({ key }))));
-  element.append(...(recents(total.ns).length ? [own.element] : []), found.element);
+  element.append(...(recents(total.ns).length ? [own.element] : []), found.element, countMore({ totals }));
 
   async function load(signal) {
     const asked = text;

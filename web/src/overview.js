@@ -3,12 +3,13 @@
 import { sparkline } from "./chart.js";
 import { periodControls, showTime } from "./controls.js";
 import { watchChanges } from "./changes.js";
+import { countMore } from "./count_more.js";
 import { configured, constantKey, firstOf, isConstant, siteOf, slowestOf, totalOf } from "./counters.js";
 import { getCounts, without } from "./counts.js";
 import { breakdownPanel, seriesPanel } from "./counts_panels.js";
 import { h } from "./dom.js";
 import { filteredOrAll, missedWords } from "./filters.js";
-import { change, clock, count, duration, inSpan, isToday, likeForLike, moment, numbersOf, span } from "./format.js";
+import { change, clock, count, duration, inSpan, isToday, likeForLike, moment, numbersOf, shortSpan, span } from "./format.js";
 import { latestTime } from "./latest.js";
 import { minutesPanel } from "./minutes.js";
 import { keepFresh, loadParts } from "./live_update.js";
@@ -74,7 +75,7 @@ export function overview(view, { freshness }) {
       const { path, parameters } = seriesRequest(state, counter);
       const reply = await getCounts(path, parameters, signal);
       const like = reply.before && likeForLike(reply);
-      number.show(numbersOf(reply)(reply.total), missedWords(missed) || (like?.then ? `${change(like.percent)} against ${span(reply.before.from, reply.before.to, zone)}`
+      number.show(numbersOf(reply)(reply.total), missedWords(missed) || (like?.then ? `${change(like.percent)} against ${shortSpan(reply.before.from, reply.before.to, zone)}`
         : span(reply.from, reply.to, zone)));
     } };
   });
@@ -105,7 +106,7 @@ export function overview(view, { freshness }) {
     total.show(count(reply.total), (name === "events" ? "" : `${name}, `) + (state.period === "today" && !isSpan(state) ? "today" : span(reply.from, reply.to, zone)) + (without(reply) && `, ${without(reply)}`));
     const like = reply.before && likeForLike(reply);
     before.show(like ? change(like.percent) : "–", !reply.before ? "compared with nothing" : !like ? "no unit has passed yet"
-      : `${like.then ? `from ${count(like.then)}` : "no events"} ${reply.complete_until < reply.to ? `in the same part of ${span(reply.before.from, reply.before.to, zone)}` : inSpan(reply.before.from, reply.before.to, zone)}`);
+      : `${like.then ? `from ${count(like.then)}` : "no events"} ${reply.complete_until < reply.to ? `in the same part of ${shortSpan(reply.before.from, reply.before.to, zone)}` : inSpan(reply.before.from, reply.before.to, zone)}`);
     showComplete(reply);
   }
 
@@ -152,7 +153,7 @@ export function overview(view, { freshness }) {
       panels.push(...addUniques(shown), ...addValues(totals));
       await addWorld(shown);
       await addSlowest(shown, totals);
-      place(siteOf(totals) ? addToSite(script) : "", minutes.element);
+      place(siteOf(totals) ? addToSite(script) : "", countMore({ totals }), minutes.element);
     }
     state = await resolve({ ns: shown.total.ns, key: shown.key }, signal);
     showTime(controls, state, view);
@@ -169,7 +170,7 @@ export function overview(view, { freshness }) {
   let why = "";
 
   function showRate() {
-    const past = pipeline?.history.length > 2 && sparkline(ratesOf(pipeline, "published"), `Events a second, the last ${duration(historySpan(pipeline))}`);
+    const past = pipeline?.history.length > 2 && sparkline(ratesOf(pipeline, "counted"), `Events a second, the last ${duration(historySpan(pipeline))}`);
     rate.show(perSecond === null ? "–" : count(Math.round(perSecond)), why || past || "published in the last seconds");
   }
 

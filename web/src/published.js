@@ -1,10 +1,19 @@
-// Events a second of all streams, from the stream of changes; without it, from the polls of the pipeline.
+// Events a second of the counted streams, from the stream of changes; without it, from the polls of the pipeline.
 
 import { changes, watchChanges } from "./changes.js";
-import { watchPipeline } from "./pipeline_data.js";
+import { sum, watchPipeline } from "./pipeline_data.js";
 
 const OVER = 5; // seconds, of which the mean is shown
 const GAP = 15; // seconds between two numbers, after which the mean begins again: the tab was hidden
+
+/** The lines of the counted streams since the start of pubsub; null if it does not answer. */
+function publishedOf(daemons) {
+  const statsOf = (name) => daemons.filter((d) => d.name === name).map((d) => d.stats);
+  const counted = new Set(statsOf("aggregator").flatMap((stats) => Object.keys(stats?.streams ?? {})));
+  const all = statsOf("pubsub");
+  if (!all.length || !all.every(Boolean)) return null;
+  return sum(all.flatMap(({ streams }) => Object.entries(streams)).filter(([name]) => counted.has(name)).map(([, stream]) => stream), "lines_published");
+}
 
 /** Calls show(rate, why) with each new number, and show(null, why) while the rate is not known. Returns a function that stops it. */
 export function watchPublished(show) {
@@ -29,6 +38,6 @@ export function watchPublished(show) {
     if (event) return take(event);
     recent = [];
     show(null, "");
-  }), watchPipeline(({ time, totals }) => changes() || take({ time, published: totals.published }))];
+  }), watchPipeline(({ time, daemons }) => changes() || take({ time, published: publishedOf(daemons) }))];
   return () => stops.forEach((stop) => stop());
 }
