@@ -6,6 +6,7 @@
 #include "backup/filter_copy.h"
 #include "base/clock.h"
 #include "base/io.h"
+#include "lists/lists.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -23,7 +24,7 @@
 #define CURSORS_READS 100
 
 const char *const backup_place_names[BACKUP_PLACES] = {
-    "simplequeue", "pubsub", "aggregator", "spamfilter", "metricdb", "ruler", "archive"};
+    "simplequeue", "pubsub", "aggregator", "spamfilter", "lists", "metricdb", "ruler", "archive"};
 
 struct journals {
     struct journal_copy *list;
@@ -38,7 +39,7 @@ struct backup {
         [BACKUP_PLACES];      /* directory in `temporary`, or PLACE/.backup; NULL: the place does not exist */
     int locks[BACKUP_PLACES]; /* descriptors that lock the places; -1: not locked */
     bool is_ours;             /* this process has created `temporary` */
-    struct journals queues, streams, marks;
+    struct journals queues, streams, marks, lists;
     struct counts_copy counts;
     struct backup_manifest manifest;
     uint64_t total, done; /* numbers of bytes, for on_progress */
@@ -123,15 +124,28 @@ static enum backup_result copy_cursors(struct backup *b)
     return r;
 }
 
-/* Copies the files of spamfilter. Its journal is pinned before the files and extended after them, so that the copy of the
- * journal has all updates that the files do not have. */
-static enum backup_result copy_marks(struct backup *b)
+/* Copies the files of a daemon with `copy`. The daemon's journal is pinned before the files and extended after them, so that the
+ * copy of the journal has all updates that the files do not have. */
+static enum backup_result copy_place(struct backup *b, enum backup_place place, struct journals *js,
+    enum backup_result (*copy)(const char *from, const char *to, struct error *error))
 {
-    enum backup_result r = pin_journals(b, BACKUP_SPAMFILTER, "journals", &b->marks);
-    if (r == BACKUP_OK && b->marks.n > 0)
-        r = filter_copy(b->spec->places[BACKUP_SPAMFILTER], b->stages[BACKUP_SPAMFILTER], b->error);
-    for (size_t i = 0; r == BACKUP_OK && i < b->marks.n; i++)
-        r = journal_copy_extend(&b->marks.list[i], NULL, NULL, b->error);
+    enum backup_result r = pin_journals(b, place, "journals", js);
+    if (r == BACKUP_OK && js->n > 0)
+        r = copy(b->spec->places[place], b->stages[place], b->error);
+    for (size_t i = 0; r == BACKUP_OK && i < js->n; i++)
+        r = journal_copy_extend(&js->list[i], NULL, NULL, b->error);
+    return r;
+}
+
+static enum backup_result copy_lists(const char *from, const char *to, struct error *error)
+{
+    static const enum backup_result results[] = {[LISTS_OK] = BACKUP_OK,
+        [LISTS_NO_SPACE] = BACKUP_FULL,
+        [LISTS_DAMAGED] = BACKUP_DAMAGED,
+        [LISTS_FAILED] = BACKUP_FAILED};
+    enum backup_result r = results[lists_copy_store(from, to, error)];
+    if (r != BACKUP_OK)
+        error->code = r;
     return r;
 }
 
@@ -260,7 +274,8 @@ static enum backup_result copy_in_order(struct backup *b)
     progress(b, "copy");
     if ((r = pin_journals(b, BACKUP_PUBSUB, "streams", &b->streams)) == BACKUP_OK &&
         (r = copy_cursors(b)) == BACKUP_OK && (r = counts_copy(&b->counts, b->error)) == BACKUP_OK &&
-        (r = copy_marks(b)) == BACKUP_OK &&
+        (r = copy_place(b, BACKUP_SPAMFILTER, &b->marks, filter_copy)) == BACKUP_OK &&
+        (r = copy_place(b, BACKUP_LISTS, &b->lists, copy_lists)) == BACKUP_OK &&
         (!b->stages[BACKUP_METRICDB] || (r = block_copy(b->spec->places[BACKUP_METRICDB],
                                              b->stages[BACKUP_METRICDB], b->error)) == BACKUP_OK) &&
         (r = link_alerts(b)) == BACKUP_OK &&
@@ -274,6 +289,8 @@ static enum backup_result copy_in_order(struct backup *b)
         r = cut_journals(b, &b->queues);
     if (r == BACKUP_OK)
         r = cut_journals(b, &b->marks);
+    if (r == BACKUP_OK)
+        r = cut_journals(b, &b->lists);
     if (r == BACKUP_OK && b->counts.aggregator)
         r = counts_copy_verify(&b->counts, b->error);
     return r;
@@ -306,6 +323,7 @@ static enum backup_result attempt(struct backup *b)
         free_journals(&b->queues);
         free_journals(&b->streams);
         free_journals(&b->marks);
+        free_journals(&b->lists);
         clock_sleep(i * ATTEMPT_PAUSE);
     }
 }
@@ -524,6 +542,7 @@ static void end(struct backup *b)
     free_journals(&b->queues);
     free_journals(&b->streams);
     free_journals(&b->marks);
+    free_journals(&b->lists);
     counts_copy_free(&b->counts);
     free(b->temporary);
 }

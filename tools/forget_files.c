@@ -47,6 +47,7 @@ static const struct place {
     {"aggregator", "slices/[0-9]*.db-*", 0, NULL},
     {"aggregator", "rejects/[0-9]*.ndjson", 0, NULL},
     {"spamfilter", "*", 0, NULL},
+    {"lists", "*", 0, NULL},
     {"metricdb", "*", 0, NULL},
     {"ruler", "*", 0, NULL},
     {"archive", "lock", 0, NULL},

@@ -44,6 +44,7 @@ static const struct tool {
     {"slice", tool_slice, "print a slice of the aggregator"},
     {"producers", tool_producers, "show the marks of producers, and set one"},
     {"queue", tool_queue, "show, edit, delete or kick the buried messages of a queue"},
+    {"compare_lists", tool_compare_lists, "compare all lists of two instances of lists"},
     {"cell", tool_cell, "show which cell copies each partition of a cluster, and move one"},
     {"dynamo", tool_dynamo, "print items of a DynamoDB table"},
     {"backup", tool_backup, "copy a pipeline while it runs, or verify a backup"},
@@ -56,7 +57,7 @@ static const struct tool {
 
 static const char *const programs[] = {"simplequeue", "queue_to_pubsub", "queue_to_nats", "nats_to_pubsub",
     "queue_to_http", "queue_to_dynamodb", "queue_exec", "pubsub", "aggregator", "sortdb", "spamfilter",
-    "metricdb", "scraper", "ruler", "compactor", "api", "ps_to_file", "ps_to_http", "ps_to_dynamodb",
+    "lists", "metricdb", "scraper", "ruler", "compactor", "api", "ps_to_file", "ps_to_http", "ps_to_dynamodb",
     "pubsub_filtered", "clickgen", "bench"};
 #define PROGRAMS (sizeof programs / sizeof *programs)
 

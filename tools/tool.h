@@ -27,6 +27,7 @@ int tool_forget(int argc, char **argv);
 int tool_producers(int argc, char **argv);
 int tool_queue(int argc, char **argv);
 int tool_dynamo(int argc, char **argv);
+int tool_compare_lists(int argc, char **argv);
 int tool_cell(int argc, char **argv);
 int tool_tail(int argc, char **argv);
 int tool_top(int argc, char **argv);

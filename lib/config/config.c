@@ -11,7 +11,7 @@
 
 static const char *const known_kinds[] = {"millrace", "simplequeue", "queue_to_pubsub", "queue_to_nats",
     "nats_to_pubsub", "queue_to_http", "queue_to_dynamodb", "queue_exec", "pubsub", "aggregator", "compactor",
-    "sortdb", "spamfilter", "metricdb", "scraper", "ruler", "api", "ps_to_file", "ps_to_http",
+    "sortdb", "spamfilter", "lists", "metricdb", "scraper", "ruler", "api", "ps_to_file", "ps_to_http",
     "ps_to_dynamodb", "pubsub_filtered", "file_to_queue", "door", "dynamodb", "cell", "stream", "input",
     "counters", "total", "subtotal", "unique"};
 

@@ -13,6 +13,7 @@ const struct peer peers[PEERS] = {
     {"aggregator", PORT_AGGREGATOR, "aggregator_url"},
     {"sortdb", PORT_SORTDB, "sortdb_url"},
     {"spamfilter", PORT_SPAMFILTER, "spamfilter_url"},
+    {"lists", PORT_LISTS, "lists_url"},
     {"metricdb", PORT_METRICDB, "metricdb_url"},
     {"scraper", PORT_SCRAPER, "scraper_url"},
     {"ruler", PORT_RULER, "ruler_url"},
@@ -40,7 +41,8 @@ const char *peer_relay(const struct config *config)
 
 bool peer_is_wanted(const struct config *config, const char *name)
 {
-    static const char *const by_section[] = {"nats_to_pubsub", "spamfilter", "metricdb", "scraper", "ruler"};
+    static const char *const by_section[] = {
+        "nats_to_pubsub", "spamfilter", "lists", "metricdb", "scraper", "ruler"};
     bool is_relay = strcmp(name, "queue_to_nats") == 0 || strcmp(name, "queue_to_pubsub") == 0;
     for (size_t i = 0; i < sizeof by_section / sizeof *by_section; i++)
         if (strcmp(name, by_section[i]) == 0)

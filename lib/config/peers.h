@@ -21,6 +21,7 @@
 #define PORT_SCRAPER 8091
 #define PORT_METRICDB 8092
 #define PORT_RULER 8093
+#define PORT_LISTS 8094
 
 /* Rows of the settings PREFIX_url and PREFIX_token_file, for a program that sends requests to DAEMON. The help of
  * PREFIX_url contains WHY. */
@@ -41,7 +42,7 @@ struct peer {
     const char *setting; /* name of the setting that overrides the URL, such as "pubsub_url" */
 };
 
-#define PEERS 12
+#define PEERS 13
 extern const struct peer peers[PEERS];           /* all daemons, in the order of the data flow */
 const struct peer *peer_named(const char *name); /* returns NULL if no daemon has this name */
 
@@ -50,7 +51,7 @@ const struct peer *peer_named(const char *name); /* returns NULL if no daemon ha
  * one relay. */
 const char *peer_relay(const struct config *config);
 /* Returns false for a daemon that runs only if the operator names it in `run`: a relay that is not peer_relay,
- * or nats_to_pubsub, spamfilter, metricdb, scraper or ruler without its section. */
+ * or nats_to_pubsub, spamfilter, lists, metricdb, scraper or ruler without its section. */
 bool peer_is_wanted(const struct config *config, const char *name);
 
 /* Appends the daemon's URL from the daemon's section in `config`: "http://127.0.0.1:8081" or "unix:PATH". `config` may

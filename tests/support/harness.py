@@ -176,10 +176,10 @@ def dies_with_us(argv):
 
 # A test fails if a stop leaves work unfinished, but not if a stop takes long.
 PATIENT = {"MILLRACE_%s_DRAIN_TIMEOUT" % name: "%ds" % DRAIN_TIMEOUT for name in (
-    "SIMPLEQUEUE", "PUBSUB", "PUBSUB_FILTERED", "AGGREGATOR", "SORTDB", "SPAMFILTER", "SCRAPER", "RULER", "API", "QUEUE_TO_PUBSUB", "QUEUE_TO_NATS", "QUEUE_TO_HTTP",
+    "SIMPLEQUEUE", "PUBSUB", "PUBSUB_FILTERED", "AGGREGATOR", "SORTDB", "SPAMFILTER", "LISTS", "SCRAPER", "RULER", "API", "QUEUE_TO_PUBSUB", "QUEUE_TO_NATS", "QUEUE_TO_HTTP",
     "QUEUE_EXEC", "PS_TO_FILE", "PS_TO_HTTP")}
 # Daemons of tests keep no bytes of the disk free: the machine's disk may be nearly full, and a test's disk has only a few MB.
-PATIENT.update({"MILLRACE_%s_MIN_FREE" % name: "0" for name in ("SIMPLEQUEUE", "PUBSUB", "SPAMFILTER")})
+PATIENT.update({"MILLRACE_%s_MIN_FREE" % name: "0" for name in ("SIMPLEQUEUE", "PUBSUB", "SPAMFILTER", "LISTS")})
 
 
 def catches(pid, number):

@@ -103,6 +103,7 @@ static const struct {
     {"nats_to_pubsub", "pubsub_token_file", "pubsub"},
     {"aggregator", "pubsub_token_file", "pubsub"},
     {"spamfilter", "pubsub_token_file", "pubsub"},
+    {"lists", "pubsub_token_file", "pubsub"},
     {"metricdb", "pubsub_token_file", "pubsub"},
     {"scraper", "pubsub_token_file", "pubsub"},
     {"ruler", "metricdb_token_file", "metricdb"},

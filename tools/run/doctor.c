@@ -322,6 +322,7 @@ static void check_journals(struct doctor *d)
     doctor_each_entry(d, "simplequeue", "/queues", check_journal);
     doctor_each_entry(d, "pubsub", "/streams", check_journal);
     doctor_each_entry(d, "spamfilter", "/journals", check_journal);
+    doctor_each_entry(d, "lists", "/journals", check_journal);
 }
 
 /* Returns the text after "TIME LEVEL compactor " in a line of the log. */

@@ -247,14 +247,28 @@ static bool look_at_counts(struct pipeline_status *s, struct daemon_status *d)
     return ok;
 }
 
-static bool look_at_marks(struct pipeline_status *s, struct daemon_status *d)
+/* Shows how far a daemon that reads a stream is behind it. */
+static void add_stream_lag(struct daemon_status *d)
 {
-    (void)s;
-    add_detail(d, "%" PRIu64 " marks", json_doc_number(d->stats, "/elements"));
     if (json_doc_at(d->stats, "/lag_bytes").type != JSON_MISSING) {
         d->lag = stats_number(d->stats, "/lag_seconds");
         add_detail(d, "lag %" PRIu64 " bytes", json_doc_number(d->stats, "/lag_bytes"));
     }
+}
+
+static bool look_at_marks(struct pipeline_status *s, struct daemon_status *d)
+{
+    (void)s;
+    add_detail(d, "%" PRIu64 " marks", json_doc_number(d->stats, "/elements"));
+    add_stream_lag(d);
+    return true;
+}
+
+static bool look_at_lists(struct pipeline_status *s, struct daemon_status *d)
+{
+    (void)s;
+    add_detail(d, "%" PRIu64 " lists not saved yet", json_doc_number(d->stats, "/unsaved_keys"));
+    add_stream_lag(d);
     return true;
 }
 
@@ -288,6 +302,7 @@ static const struct {
     [PIPELINE_AGGREGATOR] = {look_at_counts, "events_counted_total", NULL, NULL},
     [PIPELINE_SORTDB] = {NULL, "total_requests", NULL, NULL},
     [PIPELINE_SPAMFILTER] = {look_at_marks, "checks_total", NULL, NULL},
+    [PIPELINE_LISTS] = {look_at_lists, "operations_total", NULL, NULL},
     [PIPELINE_METRICDB] = {look_at_samples, "samples_total", NULL, NULL},
     [PIPELINE_SCRAPER] = {NULL, "scrapes_total", NULL, NULL},
     [PIPELINE_RULER] = {look_at_rules, "evaluations_total", NULL, NULL},

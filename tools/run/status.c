@@ -117,7 +117,7 @@ static bool is_shown(const struct pipeline_status *s, size_t i)
 {
     const char *name = pipeline_daemon_name(i);
     static const char *const rare[] = {
-        "queue_to_nats", "nats_to_pubsub", "spamfilter", "metricdb", "scraper", "ruler"};
+        "queue_to_nats", "nats_to_pubsub", "spamfilter", "lists", "metricdb", "scraper", "ruler"};
     bool is_rare = false;
     for (size_t k = 0; k < sizeof rare / sizeof *rare; k++)
         is_rare = is_rare || strcmp(name, rare[k]) == 0;

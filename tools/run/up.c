@@ -80,6 +80,7 @@ static const struct daemon_row daemon_rows[] = {
     {"simplequeue", .keeps_data = true},
     {"sortdb", .uses_archive = true, .optional = true},
     {"spamfilter", .keeps_data = true, .optional = true, .peers = {"pubsub"}},
+    {"lists", .keeps_data = true, .optional = true, .peers = {"pubsub"}},
     {"aggregator", .keeps_data = true, .uses_archive = true, .optional = true, .read_again = RELOAD_COUNTERS,
         .peers = {"pubsub"}},
     {"queue_to_pubsub", .optional = true, .peers = {"simplequeue", "pubsub"}},
@@ -90,7 +91,7 @@ static const struct daemon_row daemon_rows[] = {
     {"ruler", .keeps_data = true, .optional = true, .peers = {"metricdb", "simplequeue", "pubsub"}},
     {"api", .optional = true, .read_again = RELOAD_COUNTERS " " RELOAD_DOOR " " RELOAD_CELLS,
         .peers = {"sortdb", "aggregator", "simplequeue", "pubsub", "queue_to_pubsub", "queue_to_nats",
-            "nats_to_pubsub", "spamfilter", "metricdb", "scraper", "ruler"}},
+            "nats_to_pubsub", "spamfilter", "lists", "metricdb", "scraper", "ruler"}},
     {"compactor", .compacts = true, .optional = true, .peers = {"sortdb", "aggregator"}},
 };
 #define N_DAEMONS (sizeof daemon_rows / sizeof *daemon_rows)

@@ -286,7 +286,7 @@ static const struct url_param *refused_param(const struct http_request *req)
 {
     const struct http_route *row = req->endpoint->row;
     const struct url_param *params = req->query.params;
-    bool lenient = row->flags & HTTP_ROUTE_LENIENT;
+    bool lenient = row->flags & HTTP_ROUTE_LENIENT, repeats = lenient || row->flags & HTTP_ROUTE_REPEATS;
     for (size_t i = 0; row->params && i < req->query.n; i++) {
         bool refused = false;
         if (!has_name(row->params, params[i].name)) {
@@ -295,7 +295,7 @@ static const struct url_param *refused_param(const struct http_request *req)
                 look_up(&u, row->params, params[i].name);
             refused = !lenient || u.nearest;
         }
-        for (size_t before = 0; !lenient && before < i; before++)
+        for (size_t before = 0; !repeats && before < i; before++)
             refused = refused || bytes_equal(params[before].name, params[i].name);
         if (refused)
             return &params[i];

@@ -63,6 +63,7 @@ typedef void http_handler(struct http_request *req, void *ctx);
 #define HTTP_ROUTE_OPEN 256 /* never requires the token */
 #define HTTP_ROUTE_FRAMED                                                                                    \
     512 /* pages of any origin may show it in a frame; its reply names the permitted ones */
+#define HTTP_ROUTE_REPEATS 1024 /* a parameter may be given several times: http_query has all */
 /* A flag HTTP_VIEW_... (http_tokens.h) opens the route to tokens whose list of views contains this view. Tokens with such a
  * list cannot call a route without these flags. */
 

@@ -1,0 +1,26 @@
+#include "lists/lists_server.h"
+
+#include <inttypes.h>
+
+void lists_server_change(struct lists_server *server, struct lists_change *change)
+{
+    enum journal_result r = JOURNAL_NO_SPACE;
+    if (!disk_guard_refuses(server->guard))
+        r = lists_change(server->lists, change, clock_wall());
+    if (r == JOURNAL_NO_SPACE)
+        disk_guard_note_full(server->guard);
+    if (r != JOURNAL_OK)
+        change->done(change, r);
+}
+
+void lists_append_time(struct buf *out, usec_t time)
+{
+    buf_printf(out, "%" PRId64 ".%06" PRId64, time / USEC_PER_SEC, time % USEC_PER_SEC);
+}
+
+void lists_extra_stats(void *ctx, bool json, struct buf *out)
+{
+    const struct lists_server *server = ctx;
+    if (server && json)
+        buf_printf(out, ",\"stream_offset\":\"%" PRIu64 "\"", server->stream_offset);
+}
