@@ -29,6 +29,7 @@ static const struct option_row options[] = {
     PEER_OPTIONS("queue_to_pubsub", "queue_to_pubsub", ", for the web page"),
     PEER_OPTIONS("queue_to_nats", "queue_to_nats", ", for the web page"),
     PEER_OPTIONS("spamfilter", "spamfilter", ", for the web page"),
+    PEER_OPTIONS("lists", "lists", ", for the web page"),
     PEER_OPTIONS("metricdb", "metricdb", ", for /api/v1 and the web page"),
     PEER_OPTIONS("scraper", "scraper", ", for the web page"),
     PEER_OPTIONS("ruler", "ruler", ", for /api/v1/rules, /api/v1/alerts and the web page"),
@@ -337,7 +338,10 @@ static int open_page(struct daemon *d, struct api *api, struct error *error)
 {
     static const char *const token_files[][2] = {{"simplequeue", "queue_token_file"},
         {"queue_to_pubsub", "queue_to_pubsub_token_file"}, {"queue_to_nats", "queue_to_nats_token_file"},
-        {"nats_to_pubsub", "nats_to_pubsub_token_file"}, {"pubsub", "pubsub_token_file"}};
+        {"nats_to_pubsub", "nats_to_pubsub_token_file"}, {"pubsub", "pubsub_token_file"}},
+                            *const last[][2] = {{"spamfilter", "spamfilter_token_file"},
+                                {"lists", "lists_token_file"}, {"metricdb", "metricdb_token_file"},
+                                {"scraper", "scraper_token_file"}, {"ruler", "ruler_token_file"}};
     struct options *o = daemon_options(d);
     struct pipeline_config members = {.base = daemon_base(d),
         .counters_hash = counters_hash(api->counters),
@@ -373,14 +377,8 @@ static int open_page(struct daemon *d, struct api *api, struct error *error)
     }
     if (status == 0)
         status = add_queues(d, &members, error);
-    if (status == 0)
-        status = add_peer(d, &members, "spamfilter", "spamfilter_token_file", error);
-    if (status == 0)
-        status = add_peer(d, &members, "metricdb", "metricdb_token_file", error);
-    if (status == 0)
-        status = add_peer(d, &members, "scraper", "scraper_token_file", error);
-    if (status == 0)
-        status = add_peer(d, &members, "ruler", "ruler_token_file", error);
+    for (size_t i = 0; i < sizeof last / sizeof *last && status == 0; i++)
+        status = add_peer(d, &members, last[i][0], last[i][1], error);
     api->pipeline = pipeline_new(&members);
     api->changes = changes_new(api->pipeline);
     return status;

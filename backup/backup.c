@@ -6,7 +6,7 @@
 #include "backup/filter_copy.h"
 #include "base/clock.h"
 #include "base/io.h"
-#include "lists/lists.h"
+#include "lists/list_store.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -143,7 +143,7 @@ static enum backup_result copy_lists(const char *from, const char *to, struct er
         [LISTS_NO_SPACE] = BACKUP_FULL,
         [LISTS_DAMAGED] = BACKUP_DAMAGED,
         [LISTS_FAILED] = BACKUP_FAILED};
-    enum backup_result r = results[lists_copy_store(from, to, error)];
+    enum backup_result r = results[list_store_copy(from, to, error)];
     if (r != BACKUP_OK)
         error->code = r;
     return r;

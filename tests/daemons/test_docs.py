@@ -176,7 +176,8 @@ class RoutesTest(MillraceTest):
         scraper = self.start("scraper", "--files=none", "--pubsub-url=" + pipeline.daemon_url("pubsub"))
         metricdb = self.start("metricdb", "--data-dir=metrics", "--pubsub-url=" + pipeline.daemon_url("pubsub"))
         ruler = self.start("ruler", "--files=" + self.write("rules.yml", "groups: []"), "--data-dir=ruler")
-        apart = {"spamfilter": alone, "scraper": scraper, "metricdb": metricdb, "ruler": ruler}
+        lists = self.start("lists", "--data-dir=lists")
+        apart = {"spamfilter": alone, "lists": lists, "scraper": scraper, "metricdb": metricdb, "ruler": ruler}
         for daemon in (*DAEMONS, *apart):
             both = text_of("docs/guide/protocol.md") + text_of("docs/formats/read-protocol.md")
             text = "".join(section(both, title) for title in SECTIONS.get(daemon, (daemon,)))

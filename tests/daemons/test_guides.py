@@ -159,6 +159,13 @@ class Guides(harness.MillraceTest):
             ("printf '{\"op\"", "{raw} && poll 'curl localhost:8087/check?url=spam.example | grep true'"),
         ], skipped=("[spamfilter]",))
 
+    def test_lists(self):
+        self.walk("lists.md", [*guide.INSTALL, "printf 'eve\\tann\\n' | tee edges.txt > gone.txt"], treat=[
+            ("millrace lists", "serve {}"),
+            ("millrace compare_lists", "cp -r latest other; begin other millrace lists --data-dir=other --port=8095; poll 'curl localhost:8095/health'; "
+             "curl -X POST 'localhost:8095/remove?id=post1'; {raw} || test $? = 1"),
+        ], skipped=("[lists]", '{"id":"post3"'))
+
     def test_metrics(self):
         self.walk("metrics.md", STREAMS, treat=[
             ("millrace scraper --files=targets.json --interval", "serve {}"),

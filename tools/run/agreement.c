@@ -116,6 +116,7 @@ static const struct {
     {"api", "queue_to_pubsub_token_file", "queue_to_pubsub"},
     {"api", "queue_to_nats_token_file", "queue_to_nats"},
     {"api", "spamfilter_token_file", "spamfilter"},
+    {"api", "lists_token_file", "lists"},
     {"api", "nats_to_pubsub_token_file", "nats_to_pubsub"},
     {"api", "metricdb_token_file", "metricdb"},
     {"api", "scraper_token_file", "scraper"},

@@ -15,7 +15,7 @@ const FRESH = 2000; // ms
 const ROLES = {
   simplequeue: "takes events from apps", queue_to_pubsub: "publishes the queue's events",
   queue_to_nats: "publishes the queue's events to JetStream", nats_to_pubsub: "copies the events of queues from JetStream", pubsub: "stores the streams",
-  aggregator: "counts the streams", compactor: "merges the counts into the archive", sortdb: "serves the archive", spamfilter: "marks bad links",
+  aggregator: "counts the streams", compactor: "merges the counts into the archive", sortdb: "serves the archive", spamfilter: "marks bad links", lists: "keeps the latest items",
   metricdb: "stores the samples of metrics", scraper: "scrapes the metrics of targets", ruler: "evaluates rules, and sends alerts", api: "answers queries and this page",
 };
 
@@ -37,6 +37,7 @@ const NUMBERS = {
   metricdb: (p, s) => [["Samples in all", count(s.samples_total)], ["Series in memory", count(s.series)], ["Behind", duration(s.lag_seconds)], disk(p, s)],
   scraper: (p, s) => [["Targets up", `${count(s.targets_up)} of ${count(s.targets)}`], ["Scrapes in all", count(s.scrapes_total)], ["Failed", count(s.scrapes_failed_total)]],
   ruler: (p, s) => [["Rules", count(s.rules)], ["Failing", count(s.rules_failing)], ["Alerts that fire", count(s.alerts_firing)], ["Pending", count(s.alerts_pending)]],
+  lists: (p, s) => [["Lists", count(s.saved_keys)], ["Not saved yet", count(s.unsaved_keys)], s.lag_bytes === undefined ? null : ["Behind", bytes(s.lag_bytes)], disk(p, s)],
   api: (p, s, rate) => [["Queries", rate("queries")], ["In all", count(p.totals.queries)], ["Memory", bytes(s.resident_memory_bytes)]],
 };
 
