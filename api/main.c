@@ -339,9 +339,9 @@ static int open_page(struct daemon *d, struct api *api, struct error *error)
     static const char *const token_files[][2] = {{"simplequeue", "queue_token_file"},
         {"queue_to_pubsub", "queue_to_pubsub_token_file"}, {"queue_to_nats", "queue_to_nats_token_file"},
         {"nats_to_pubsub", "nats_to_pubsub_token_file"}, {"pubsub", "pubsub_token_file"}},
-                            *const last[][2] = {{"spamfilter", "spamfilter_token_file"},
-                                {"lists", "lists_token_file"}, {"metricdb", "metricdb_token_file"},
-                                {"scraper", "scraper_token_file"}, {"ruler", "ruler_token_file"}};
+                             *const last[][2] = {{"spamfilter", "spamfilter_token_file"},
+                                 {"lists", "lists_token_file"}, {"metricdb", "metricdb_token_file"},
+                                 {"scraper", "scraper_token_file"}, {"ruler", "ruler_token_file"}};
     struct options *o = daemon_options(d);
     struct pipeline_config members = {.base = daemon_base(d),
         .counters_hash = counters_hash(api->counters),

@@ -40,7 +40,7 @@
 #define N_COLOURS 6
 #define N_SIGNALS 4
 #define SEPARATORS " ,\t"
-#define PEERS_MAX 11
+#define PEERS_MAX 12
 #define COMPACT_EVERY "1d" /* default of the setting `every` of [compactor] */
 
 static const struct option_row rows[] = {
