@@ -63,10 +63,12 @@ static void take_lines(struct sample_feed *f, struct bytes lines)
     usec_t now = daemon_trusted_time(f->daemon);
     sample_store_begin(f->store);
     while (bytes_take_line(&lines, &line))
-        if (sample_line_read(&f->line, line))
-            stats_add(f->results[add_sample(f, &f->line.sample, now)], 1);
-        else if (!erased_line_is(line))
+        if (sample_line_read(&f->line, line)) {
+            while (sample_line_next(&f->line))
+                stats_add(f->results[add_sample(f, &f->line.sample, now)], 1);
+        } else if (!erased_line_is(line)) {
             skip(line, f);
+        }
     sample_store_end(f->store, cursor(f));
 }
 

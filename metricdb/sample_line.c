@@ -6,7 +6,7 @@
 #define NUMBER_MAX 63
 #define TIME_MAX 1e15 /* milliseconds; far beyond the store's */
 
-enum { HAS_TIME = 1, HAS_LABELS = 2, HAS_VALUE = 4, HAS_ALL = 7 };
+enum { HAS_TIME = 1, HAS_LABELS = 2, HAS_VALUE = 4, HAS_ALL = 7, HAS_BY = 8, HAS_VALUES = 16 };
 
 static void skip_space(struct sample_line *l)
 {
@@ -131,32 +131,30 @@ static bool take_number(struct sample_line *l, double *out)
 
 static bool take_labels(struct sample_line *l)
 {
-    size_t n = 0;
     if (!take(l, '{'))
         return false;
     if (!take(l, '}')) {
         do {
-            struct metric_label *label = ARRAY_ADD(l->labels, n, l->cap_labels);
+            struct metric_label *label = ARRAY_ADD(l->labels, l->n_labels, l->cap_labels);
             if (!take_text(l, &label->name) || !take(l, ':') || !take_text(l, &label->value))
                 return false;
         } while (take(l, ','));
         if (!take(l, '}'))
             return false;
     }
-    l->sample.labels = l->labels;
-    l->sample.n_labels = n;
     return true;
 }
 
-static bool take_value(struct sample_line *l)
+static bool take_value(struct sample_line *l, struct sample_value *out)
 {
     static const struct {
         const char *text;
         double value;
     } names[] = {{"NaN", NAN}, {"+Inf", INFINITY}, {"-Inf", -INFINITY}, {"stale", 0}};
     struct bytes text;
+    out->is_stale = false;
     if (l->at < l->end && *l->at != '"')
-        return take_number(l, &l->sample.value);
+        return take_number(l, &out->number);
     if (!take_text(l, &text))
         return false;
     size_t i = 0;
@@ -164,13 +162,37 @@ static bool take_value(struct sample_line *l)
         i++;
     if (i == sizeof names / sizeof *names)
         return false;
-    l->sample.value = names[i].value;
-    l->sample.is_stale = i == sizeof names / sizeof *names - 1;
+    out->number = names[i].value;
+    out->is_stale = i == sizeof names / sizeof *names - 1;
     return true;
 }
 
-/* Reads a member. Returns its bit, or 0 for another member or value. */
-static unsigned take_member(struct sample_line *l)
+/* Reads `v`. Returns its bits, or 0 for another value. */
+static unsigned take_values(struct sample_line *l)
+{
+    struct sample_value *v;
+    if (!take(l, '{'))
+        return take_value(l, ARRAY_ADD(l->values, l->n, l->cap)) ? HAS_VALUE : 0;
+    do {
+        v = ARRAY_ADD(l->values, l->n, l->cap);
+        if (!take_text(l, &v->text) || !take(l, ':') || !take_value(l, v))
+            return 0;
+    } while (take(l, ','));
+    return take(l, '}') ? HAS_VALUE | HAS_VALUES : 0;
+}
+
+/* Makes room for the label `by` at its place in the order of names. */
+static void insert_by(struct sample_line *l, struct bytes name)
+{
+    ARRAY_ADD(l->labels, l->n_labels, l->cap_labels);
+    for (l->by = l->labels + l->n_labels - 1; l->by > l->labels && bytes_compare(l->by[-1].name, name) > 0;
+         l->by--)
+        l->by[0] = l->by[-1];
+    l->by->name = name;
+}
+
+/* Reads a member. Returns its bits, or 0 for another member or value. */
+static unsigned take_member(struct sample_line *l, struct bytes *by)
 {
     struct bytes name;
     double seconds;
@@ -179,7 +201,9 @@ static unsigned take_member(struct sample_line *l)
     if (bytes_equal_str(name, "labels"))
         return take_labels(l) ? HAS_LABELS : 0;
     if (bytes_equal_str(name, "v"))
-        return take_value(l) ? HAS_VALUE : 0;
+        return take_values(l);
+    if (bytes_equal_str(name, "by"))
+        return take_text(l, by) ? HAS_BY : 0;
     if (!bytes_equal_str(name, "t") || !take_number(l, &seconds) || !(fabs(seconds * 1000) < TIME_MAX))
         return 0;
     l->sample.at = llround(seconds * 1000);
@@ -188,8 +212,11 @@ static unsigned take_member(struct sample_line *l)
 
 bool sample_line_read(struct sample_line *l, struct bytes line)
 {
+    struct bytes by;
     unsigned seen = 0;
     l->sample = (struct sample){0};
+    l->by = NULL;
+    l->n_labels = l->n = l->next = 0;
     l->at = line.ptr;
     l->end = line.ptr + line.len;
     buf_clear(&l->text);
@@ -197,17 +224,36 @@ bool sample_line_read(struct sample_line *l, struct bytes line)
     if (!bytes_is_utf8(line) || !take(l, '{'))
         return false;
     do {
-        unsigned member = take_member(l);
+        unsigned member = take_member(l, &by);
         if (!member || (seen & member))
             return false;
         seen |= member;
     } while (take(l, ','));
-    return take(l, '}') && l->at == l->end && seen == HAS_ALL;
+    if (!take(l, '}') || l->at != l->end || (seen != HAS_ALL && seen != (HAS_ALL | HAS_BY | HAS_VALUES)))
+        return false;
+    if (seen & HAS_BY)
+        insert_by(l, by);
+    return true;
+}
+
+bool sample_line_next(struct sample_line *l)
+{
+    if (l->next == l->n)
+        return false;
+    const struct sample_value *v = &l->values[l->next++];
+    if (l->by)
+        l->by->value = v->text;
+    l->sample.labels = l->labels;
+    l->sample.n_labels = l->n_labels;
+    l->sample.value = v->number;
+    l->sample.is_stale = v->is_stale;
+    return true;
 }
 
 void sample_line_free(struct sample_line *l)
 {
     free(l->labels);
+    free(l->values);
     buf_free(&l->text);
     *l = (struct sample_line){0};
 }

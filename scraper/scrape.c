@@ -6,6 +6,8 @@
 #define SERIES_MAX ((size_t)64 * 1024) /* bytes of a series' labels, far below pubsub's max_line */
 #define LABELS_MAX                                                                                           \
     256 /* of a sample on the page; labels are compared with each other, so their number must be small */
+#define LINE_FULL ((size_t)32 * 1024) /* bytes; a longer line gets no further sample */
+#define MARKER_BYTES 64               /* a stale marker without the labels, or more */
 #define RENAMES 4 /* a label of the page that a target has, too, gets at most this many prefixes */
 #define PREFIX "exported_"
 
@@ -115,7 +117,7 @@ static void append_value(struct buf *out, double value, struct bytes text)
         buf_printf(out, "%.17g", value);
 }
 
-static void begin_line(struct buf *out, int64_t time, struct bytes series)
+static void append_head(struct buf *out, int64_t time)
 {
     uint64_t ms = time < 0 ? -(uint64_t)time : (uint64_t)time;
     const char part[] = {
@@ -124,19 +126,101 @@ static void begin_line(struct buf *out, int64_t time, struct bytes series)
     buf_append_u64(out, ms / 1000);
     buf_append(out, part, sizeof part);
     buf_append_str(out, ",\"labels\":");
-    buf_append_bytes(out, series);
-    buf_append_str(out, ",\"v\":");
+}
+
+/* Returns the place after a text in quotes, which begins at `at`. */
+static size_t end_of_text(struct bytes s, size_t at)
+{
+    for (at++; s.ptr[at] != '"'; at++)
+        at += s.ptr[at] == '\\';
+    return at + 1;
+}
+
+/* True if two series differ at most in the value that begins at `value` and ends, in `a`, at `end`. */
+static bool differ_at(struct bytes a, struct bytes b, size_t value, size_t end, size_t *end_b)
+{
+    if (b.len <= value || memcmp(a.ptr, b.ptr, value + 1) != 0)
+        return false;
+    *end_b = end_of_text(b, value);
+    return a.len - end == b.len - *end_b && memcmp(a.ptr + end, b.ptr + *end_b, a.len - end) == 0;
+}
+
+/* Returns true if the series of the only sample of a line and another differ in the value of one label, which becomes `by`. */
+static bool choose_label(struct scrape_line *l, struct bytes series, size_t *end)
+{
+    struct bytes last = buf_bytes(&l->series);
+    for (l->name = 1; l->name < last.len; l->name = l->end + 1) {
+        l->value = end_of_text(last, l->name) + 1;
+        l->end = end_of_text(last, l->value);
+        if (series.len < l->end || memcmp(last.ptr + l->name, series.ptr + l->name, l->end - l->name) != 0)
+            return differ_at(last, series, l->value, l->end, end);
+    }
+    return false;
+}
+
+/* Turns a line with one sample into one whose samples differ in the label `by`. */
+static void divide_labels(struct buf *out, const struct scrape_line *l)
+{
+    const char *series = l->series.ptr;
+    struct bytes number = bytes_of(
+                     bytes_dup(bytes_of(out->ptr + l->number, out->len - l->number)), out->len - l->number),
+                 value = bytes_of(series + l->value, l->end - l->value);
+    bool is_first = l->name == 1, is_last = l->end + 1 == l->series.len;
+    out->len = l->begin;
+    append_head(out, l->time);
+    buf_append(out, series, l->name - !is_first);
+    buf_append(
+        out, series + l->end + (is_first && !is_last), l->series.len - l->end - (is_first && !is_last));
+    buf_append_str(out, ",\"by\":");
+    buf_append(out, series + l->name, l->value - 1 - l->name);
+    buf_append_str(out, ",\"v\":{");
+    buf_append_bytes(out, value);
+    buf_append_char(out, ':');
+    buf_append_bytes(out, number);
+    free((char *)(uintptr_t)number.ptr);
 }
 
 static void end_line(struct scrape *s)
 {
-    buf_append_str(&s->out, "}\n");
-    s->lines++;
+    if (s->line.n > 0)
+        buf_append_str(&s->out, s->line.n > 1 ? "}}\n" : "}\n");
+    s->lines += s->line.n > 0;
+    s->line.n = 0;
+}
+
+/* Begins a sample, whose value the caller appends to s->out, in the line in progress or in a new one. */
+static void begin_sample(struct scrape *s, int64_t time, struct bytes series)
+{
+    struct scrape_line *l = &s->line;
+    size_t end;
+    bool is_next = l->n > 0 && l->time == time && s->out.len - l->begin < LINE_FULL &&
+                   (l->n > 1 ? differ_at(buf_bytes(&l->series), series, l->value, l->end, &end)
+                             : choose_label(l, series, &end));
+    if (is_next) {
+        if (l->n == 1)
+            divide_labels(&s->out, l);
+        l->end = end;
+        buf_append_char(&s->out, ',');
+        buf_append(&s->out, series.ptr + l->value, end - l->value);
+        buf_append_char(&s->out, ':');
+    } else {
+        end_line(s);
+        l->begin = s->out.len;
+        l->time = time;
+        append_head(&s->out, time);
+        buf_append_bytes(&s->out, series);
+        buf_append_str(&s->out, ",\"v\":");
+        l->number = s->out.len;
+    }
+    l->n++;
+    buf_clear(&l->series);
+    buf_append_bytes(&l->series, series);
 }
 
 static void append_stale(struct scrape *s, struct bytes series)
 {
-    begin_line(&s->out, s->slot, series);
+    end_line(s);
+    begin_sample(s, s->slot, series);
     buf_append_str(&s->out, "\"stale\"");
     end_line(s);
 }
@@ -167,7 +251,7 @@ static const char *add_sample(struct scrape *s, struct page *p, const struct exp
     bool has_time = sample->has_time && r->honor_timestamps;
     if (r->sample_limit > 0 && s->samples >= r->sample_limit)
         return "the page has more samples than sample_limit";
-    if (s->out.len > r->max_lines)
+    if (s->out.len > r->max_lines || series->texts.len + series->n * MARKER_BYTES > r->max_lines)
         return "the lines of the page are longer than two fifths of publish_max";
     if (sample->n_labels > LABELS_MAX)
         return "the sample has more than 256 labels";
@@ -184,9 +268,8 @@ static const char *add_sample(struct scrape *s, struct page *p, const struct exp
         s->duplicates++;
         return NULL;
     }
-    begin_line(&s->out, has_time ? sample->time : s->slot, text);
+    begin_sample(s, has_time ? sample->time : s->slot, text);
     append_value(&s->out, sample->value, sample->value_text);
-    end_line(s);
     if (has_time)
         series->texts.len = at;
     return NULL;
@@ -228,7 +311,7 @@ int scrape_read(struct scrape *s, enum exposition_format format, struct bytes pa
         *error = e.error;
         known_series_free(&s->series);
         buf_free(&s->out);
-        s->lines = s->samples = s->duplicates = 0;
+        s->lines = s->line.n = s->samples = s->duplicates = 0;
     }
     exposition_free(&e);
     free(p.labels);
@@ -244,15 +327,15 @@ void scrape_end(struct scrape *s, const struct target_labels *labels, struct kno
         if (!known_series_has(&s->series, known_series_text(known, i)))
             append_stale(s, known_series_text(known, i));
     for (size_t i = 0; i < OWN; i++) {
-        begin_line(&s->out, s->slot, known_series_text(&s->series, i));
+        begin_sample(s, s->slot, known_series_text(&s->series, i));
         if (i == OWN_UP)
             buf_append_str(&s->out, s->is_up ? "1" : "0");
         else if (i == OWN_DURATION)
             buf_printf(&s->out, "%.6f", s->seconds);
         else
             buf_append_u64(&s->out, s->samples);
-        end_line(s);
     }
+    end_line(s);
     known_series_free(known);
     *known = s->series;
     s->series = (struct known_series){0};
@@ -285,5 +368,6 @@ void scrape_take_back(struct bytes lines, struct known_series *known)
 void scrape_free(struct scrape *s)
 {
     buf_free(&s->out);
+    buf_free(&s->line.series);
     known_series_free(&s->series);
 }

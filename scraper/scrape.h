@@ -1,9 +1,11 @@
-/* scrape: turns the page of a target into the lines of a stream. A line is a sample:
+/* scrape: turns the page of a target into the lines of a stream. A line has one sample, or successive samples of the page whose
+ * labels differ only in the value of the label `by`:
  *
- *     {"t":1732977600.125,"labels":{"__name__":"up","instance":"db1:9100","job":"node"},"v":1}
+ *     {"t":1732977600.125,"labels":{"__name__":"m","instance":"db1:9100","job":"node"},"v":1}
+ *     {"t":1732977600.125,"labels":{"__name__":"s_bucket","instance":"db1:9100","job":"node"},"by":"le","v":{"0.1":5,"+Inf":7}}
  *
- * 1. Labels are in the order of their names and have no empty values, so the text of `labels` is the series' identity.
- * 2. `v` is a number, or "NaN", "+Inf", "-Inf", or "stale": the series has ended before `t`.
+ * 1. Labels are in the order of their names and have no empty values, so their text is the series' identity.
+ * 2. A value is a number, or "NaN", "+Inf", "-Inf", or "stale": the series has ended before `t`. Stale markers have lines of their own.
  * 3. A page is taken as a whole or not at all. After a failure, all series of the target are stale, and `up` is 0.
  * 4. A sample's time is the slot of the scrape. With honor_timestamps, the page's own times are kept, and a series with
  *    times of its own never becomes stale.
@@ -28,6 +30,16 @@ struct target_labels {
     size_t n;
 };
 
+/* The line in progress. */
+struct scrape_line {
+    size_t n;             /* samples; 0: no line is in progress */
+    size_t begin, number; /* places of the line and of its only value in `out` */
+    int64_t time;
+    struct buf series; /* of the last sample */
+    /* The places in `series` of the name and the value of the label `by`, and the end of the value; unused if n is 1. */
+    size_t name, value, end;
+};
+
 struct scrape {
     int64_t slot;   /* milliseconds since 1970 */
     double seconds; /* duration */
@@ -35,7 +47,8 @@ struct scrape {
     uint64_t samples;    /* of the page */
     uint64_t duplicates; /* samples of a series that the page or the scraper has already; dropped */
     uint64_t lines;
-    struct buf out;             /* the lines */
+    struct buf out; /* the lines */
+    struct scrape_line line;
     struct known_series series; /* of the page, after those of the scraper */
 };
 

@@ -343,7 +343,8 @@ void stats_print_metrics(struct stats *s, struct buf *out)
                 f->help, s->daemon, f->name, kind_names[f->kind]);
         for (const struct member *m = f->first; m; m = m->next) {
             if (f->kind == HISTOGRAM) {
-                print_histogram(s, f, m, out);
+                if (stats_observations(&m->histogram) > 0)
+                    print_histogram(s, f, m, out);
                 continue;
             }
             metric_line(s, f->name, "", m->labels, "", out);

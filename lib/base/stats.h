@@ -74,7 +74,8 @@ void stats_gauges(struct stats *s, const struct stats_row *rows, const char *lab
 void stats_remove_gauges(struct stats *s, const void *ctx); /* removes all gauges with this ctx */
 
 /* Appends every family in order of registration, each with one # HELP and one # TYPE line, then
- * millrace_<daemon>_build_info. */
+ * millrace_<daemon>_build_info. A histogram without observations has no lines: with two dozen series for each endpoint, most
+ * of the samples of an idle daemon would be zeros. */
 void stats_print_metrics(struct stats *s, struct buf *out);
 /* Appends a line `name{labels}: value` for each metric. The value of a histogram is its count, and p50, p90 and p99
  * in milliseconds. */

@@ -10,6 +10,12 @@ from metrics_target import Target
 OWN = {"up", "scrape_duration_seconds", "scrape_samples_scraped"}
 
 
+def samples_of(line):
+    if "by" not in line:
+        return [line]
+    return [{"t": line["t"], "labels": dict(sorted({**line["labels"], line["by"]: value}.items())), "v": v} for value, v in line["v"].items()]
+
+
 class ScraperTest(harness.MillraceTest):
     def setUp(self):
         super().setUp()
@@ -37,8 +43,9 @@ class ScraperTest(harness.MillraceTest):
         return Target(self, pages)
 
     def lines(self):
+        """The samples in the stream, each in the form of a line with one sample."""
         reply = request(self.url, "GET", "/sub?" + query(stream="metrics", from_="earliest", follow=0))
-        return [] if reply.status == 404 else [json.loads(line) for line in reply.body.splitlines()]
+        return [] if reply.status == 404 else [sample for line in reply.body.splitlines() for sample in samples_of(json.loads(line))]
 
     def samples(self, **labels):
         """The samples of series with these labels: [(t, name, v)], in the stream's order."""

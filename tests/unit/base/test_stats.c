@@ -40,10 +40,14 @@ static void test_metrics(void **state)
     assert_ptr_equal(stats_counter(s, "lines_total", "stream=\"a\"", "Lines."),
         stats_counter(s, "lines_total", "stream=\"a\"", "Lines."));
     struct stats_histogram *h = stats_histogram(s, "sync_seconds", NULL, "Syncs.");
+    char *text = printed(s, stats_print_metrics);
+    must_hold(text, "# TYPE millrace_pubsub_sync_seconds histogram\n");
+    assert_null(strstr(text, "millrace_pubsub_sync_seconds_"));
+    free(text);
     stats_observe(h, 10);
     stats_observe(h, 11);
     stats_observe(h, INT64_C(3600) * 1000000);
-    char *text = printed(s, stats_print_metrics);
+    text = printed(s, stats_print_metrics);
     must_hold(text,
         "# HELP millrace_pubsub_lines_total Lines.\n# TYPE millrace_pubsub_lines_total counter\n"
         "millrace_pubsub_lines_total{stream=\"a\"} 3\nmillrace_pubsub_lines_total{stream=\"b\"} 1\n");

@@ -12,7 +12,7 @@ static struct sample_line reader;
 static const struct sample *read_line(const char *text)
 {
     char *copy = mem_strdup(text); /* so that a read beyond the end is found */
-    bool ok = sample_line_read(&reader, bytes_of(copy, strlen(copy)));
+    bool ok = sample_line_read(&reader, bytes_of(copy, strlen(copy))) && sample_line_next(&reader);
     static struct sample sample;
     static struct metric_label labels[8];
     static char texts[1000];
@@ -76,6 +76,32 @@ static void values(void **state)
     assert_true(s && !s->is_stale);
 }
 
+static void several(void **state)
+{
+    (void)state;
+    static const char *const forms[] = {"{\"t\":1.5,\"labels\":{\"b\":\"x\",\"d\":\"y\"},\"by\":\"c\",\"v\":{"
+                                        "\"p\\\"\":1,\"q\":\"stale\",\"r\":\"NaN\"}}",
+        "{\"v\": { \"p\\\"\" : 1 , \"q\":\"stale\",\"r\":\"NaN\" } , \"by\" : \"c\", "
+        "\"labels\":{\"b\":\"x\",\"d\":\"y\"},\"t\":1.5}"};
+    static const char *const names[] = {"p\"", "q", "r"};
+    for (size_t i = 0; i < 2; i++) {
+        assert_true(sample_line_read(&reader, bytes_str(forms[i])));
+        for (size_t k = 0; k < 3; k++) {
+            assert_true(sample_line_next(&reader));
+            const struct sample *s = &reader.sample;
+            assert_label(s, 0, "b", "x");
+            assert_label(s, 1, "c", names[k]);
+            assert_label(s, 2, "d", "y");
+            assert_true(s->n_labels == 3 && s->at == 1500 && s->is_stale == (k == 1));
+            assert_true(k == 0 ? s->value == 1 : k == 1 || isnan(s->value));
+        }
+        assert_false(sample_line_next(&reader));
+    }
+    const struct sample *s = read_line("{\"t\":1,\"labels\":{},\"by\":\"a\",\"v\":{\"b\":2}}");
+    assert_true(s && s->n_labels == 1 && s->value == 2);
+    assert_label(s, 0, "a", "b");
+}
+
 static void escapes(void **state)
 {
     (void)state;
@@ -105,6 +131,11 @@ static void refused(void **state)
         "{\"t\":1,\"labels\":{\"a\":\"\\ud83d\\u0041\"},\"v\":1}",
         "{\"t\":1,\"labels\":{\"a\":\"\x01\"},\"v\":1}", "{\"t\":1,\"labels\":{\"a\":\"\xff\"},\"v\":1}",
         "{\"t\":1,\"labels\":{\"a\":\"b", "{\"t\":1,\"labels\":{\"a\":\"b\\",
+        "{\"t\":1," LABELS ",\"v\":{\"a\":1}}", "{\"t\":1," LABELS ",\"by\":\"x\",\"v\":1}",
+        "{\"t\":1," LABELS ",\"by\":\"x\",\"v\":{}}", "{\"t\":1," LABELS ",\"by\":\"x\",\"v\":{\"a\":1,}}",
+        "{\"t\":1," LABELS ",\"by\":1,\"v\":{\"a\":1}}", "{\"t\":1," LABELS ",\"by\":\"x\",\"v\":{\"a\":{}}}",
+        "{\"t\":1," LABELS ",\"by\":\"x\",\"by\":\"x\",\"v\":{\"a\":1}}",
+        "{\"t\":1," LABELS ",\"by\":\"x\",\"v\":{\"a\":1}",
         "{\"t\":1," LABELS ",\"v\":1111111111111111111111111111111111111111111111111111111111111111111}"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         if (read_line(bad[i]))
@@ -159,8 +190,8 @@ static void durations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(lines), cmocka_unit_test(values),
-        cmocka_unit_test(escapes), cmocka_unit_test(refused), cmocka_unit_test(times),
-        cmocka_unit_test(durations)};
+        cmocka_unit_test(several), cmocka_unit_test(escapes), cmocka_unit_test(refused),
+        cmocka_unit_test(times), cmocka_unit_test(durations)};
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     sample_line_free(&reader);
     return failed;

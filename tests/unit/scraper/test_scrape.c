@@ -17,7 +17,54 @@ static const struct scrape_rules plain = {.max_lines = 1 << 20, .honor_timestamp
     LINE("1.500", "\"__name__\":\"scrape_duration_seconds\"," OWN_LABELS, "0.250000")                        \
     LINE("1.500", "\"__name__\":\"scrape_samples_scraped\"," OWN_LABELS, n)
 
-/* Scrapes a page (NULL: none) and compares the lines. Returns the counts, without lines. */
+static const char *end_of_text(const char *at)
+{
+    for (at++; *at != '"'; at++)
+        at += *at == '\\';
+    return at + 1;
+}
+
+/* Appends the samples of a line that has several, each as a line of its own. */
+static void expand_line(struct bytes line, struct buf *out)
+{
+    static const char labels[] = "\"labels\":{", by[] = "},\"by\":", values[] = ",\"v\":{";
+    const char *end = memmem(line.ptr, line.len, by, strlen(by)), *name = end + strlen(by), *next;
+    if (!end) {
+        buf_append_bytes(out, line);
+        return;
+    }
+    const char *first = (const char *)memmem(line.ptr, line.len, labels, strlen(labels)) + strlen(labels),
+               *at = first;
+    while (at < end && strncmp(at, name, (size_t)(end_of_text(name) - name)) < 0)
+        at = end_of_text(end_of_text(at) + 1) + 1;
+    for (const char *v = end_of_text(name) + strlen(values); *v == '"'; v = next + 1) {
+        const char *number = end_of_text(v) + 1;
+        next = *number == '"' ? end_of_text(number) : number + strcspn(number, ",}");
+        buf_append(out, line.ptr, (size_t)(at - line.ptr));
+        out->len -= at > end; /* the comma or brace behind the last label */
+        buf_append_str(out, at > end ? "," : "");
+        buf_append(out, name, (size_t)(end_of_text(name) - name));
+        buf_append_char(out, ':');
+        buf_append(out, v, (size_t)(end_of_text(v) - v));
+        buf_append_str(out, at < end ? "," : "");
+        buf_append(out, at, at < end ? (size_t)(end - at) : 0);
+        buf_append_str(out, "},\"v\":");
+        buf_append(out, number, (size_t)(next - number));
+        buf_append_str(out, "}\n");
+    }
+}
+
+static void expand(struct bytes lines, struct buf *out)
+{
+    const char *at = lines.ptr, *end = lines.ptr + lines.len;
+    while (at < end) {
+        const char *next = (const char *)memchr(at, '\n', (size_t)(end - at)) + 1;
+        expand_line(bytes_of(at, (size_t)(next - at)), out);
+        at = next;
+    }
+}
+
+/* Scrapes a page (NULL: none) and compares the samples, each as a line. Returns the counts, without lines. */
 static struct scrape check(
     const char *page, const struct scrape_rules *rules, struct known_series *known, const char *expected)
 {
@@ -26,9 +73,12 @@ static struct scrape check(
     if (page)
         scrape_read(&s, EXPOSITION_TEXT, bytes_str(page), rules, &target, &error);
     scrape_end(&s, &target, known);
-    if (!bytes_equal_str(buf_bytes(&s.out), expected))
-        fail_msg("%s\nbecomes\n%.*s\ninstead of\n%s\n%s", page ? page : "(none)", (int)s.out.len, s.out.ptr,
-            expected, error.text);
+    struct buf samples = {0};
+    expand(buf_bytes(&s.out), &samples);
+    if (!bytes_equal_str(buf_bytes(&samples), expected))
+        fail_msg("%s\nbecomes\n%.*s\ninstead of\n%s\n%s", page ? page : "(none)", (int)samples.len,
+            samples.ptr, expected, error.text);
+    buf_free(&samples);
     scrape_free(&s);
     return s;
 }
@@ -69,6 +119,50 @@ static void lines(void **state)
     check_once(NULL, &plain, UP("0", "0"));
 }
 
+static void check_lines(const char *page, const char *expected)
+{
+    struct scrape s = {.slot = 1500};
+    struct known_series known = {0};
+    struct error error;
+    scrape_read(&s, EXPOSITION_TEXT, bytes_str(page), &plain, &target, &error);
+    scrape_end(&s, &target, &known);
+    char *begin = strndup(s.out.ptr, s.out.len);
+    if (strncmp(begin, expected, strlen(expected)) != 0)
+        fail_msg("%s\nbecomes\n%s\ninstead of\n%s", page, begin, expected);
+    assert_int_equal(s.lines, bytes_count_lines(buf_bytes(&s.out)));
+    free(begin);
+    known_series_free(&known);
+    scrape_free(&s);
+}
+
+/* Successive samples share a line if one label differs. */
+static void lines_of_several_samples(void **state)
+{
+    (void)state;
+    check_lines("h_bucket{le=\"1\"} 1\nh_bucket{le=\"+Inf\"} NaN\nh_sum 2.5\nh_count 2\n",
+        "{\"t\":1.500,\"labels\":{\"__name__\":\"h_bucket\"," OWN_LABELS
+        "},\"by\":\"le\",\"v\":{\"1\":1,\"+Inf\":\"NaN\"}}\n"
+        "{\"t\":1.500,\"labels\":{" OWN_LABELS
+        "},\"by\":\"__name__\",\"v\":{\"h_sum\":2.5,\"h_count\":2,\"up\":1,"
+        "\"scrape_duration_seconds\":0.000000,\"scrape_samples_scraped\":4}}\n");
+    /* the first label differs, a value is the beginning of another, and quotes are escaped */
+    check_lines("m{A=\"x\",b=\"\"} 1\nm{A=\"xy\\\"\"} 2\n",
+        "{\"t\":1.500,\"labels\":{\"__name__\":\"m\"," OWN_LABELS
+        "},\"by\":\"A\",\"v\":{\"x\":1,\"xy\\\"\":2}}\n");
+    /* other labels, or another time */
+#define ALONE(labels, t) LINE(t, "\"__name__\":\"m\"," OWN_LABELS labels, "1")
+    check_lines(
+        "m{x=\"1\"} 1\nm{x=\"1\",y=\"1\"} 1\nm{x=\"2\",y=\"2\"} 1\nm{z=\"2\",y=\"2\"} 1\nm 1 5\nm 1 6\n",
+        ALONE(",\"x\":\"1\"", "1.500") ALONE(",\"x\":\"1\",\"y\":\"1\"", "1.500")
+            ALONE(",\"x\":\"2\",\"y\":\"2\"", "1.500") ALONE(",\"y\":\"2\",\"z\":\"2\"", "1.500")
+                ALONE("", "0.005") ALONE("", "0.006"));
+    /* the label that differs is that of the line */
+    check_lines("m{x=\"1\",y=\"1\"} 1\nm{x=\"2\",y=\"1\"} 2\nm{x=\"2\",y=\"2\"} 3\n",
+        "{\"t\":1.500,\"labels\":{\"__name__\":\"m\"," OWN_LABELS
+        ",\"y\":\"1\"},\"by\":\"x\",\"v\":{\"1\":1,\"2\":2}}\n" LINE(
+            "1.500", "\"__name__\":\"m\"," OWN_LABELS ",\"x\":\"2\",\"y\":\"2\"", "3"));
+}
+
 static void conflicts_of_labels(void **state)
 {
     (void)state;
@@ -107,7 +201,7 @@ static void limits(void **state)
     check_refused("a{x=\"1234\"} 1\n", &r,
         "line 1, column 1: the value of a label is longer than label_value_length_limit");
     r = plain;
-    r.max_lines = 100;
+    r.max_lines = 500;
     check_refused("a 1\nb 1\nc 1\n", &r,
         "line 3, column 1: the lines of the page are longer than two fifths of publish_max");
     struct buf page = {0};
@@ -210,8 +304,11 @@ static void many_series(void **state)
         struct error error;
         assert_int_equal(scrape_read(&s, EXPOSITION_TEXT, buf_bytes(&page), &plain, &target, &error), 0);
         scrape_end(&s, &target, &known);
-        assert_int_equal(s.lines, expected);
-        assert_int_equal(bytes_count_lines(buf_bytes(&s.out)), expected);
+        struct buf samples = {0};
+        expand(buf_bytes(&s.out), &samples);
+        assert_int_equal(bytes_count_lines(buf_bytes(&samples)), expected);
+        assert_int_equal(bytes_count_lines(buf_bytes(&s.out)), s.lines);
+        buf_free(&samples);
         scrape_free(&s);
         buf_free(&page);
     }
@@ -222,6 +319,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines),
+        cmocka_unit_test(lines_of_several_samples),
         cmocka_unit_test(conflicts_of_labels),
         cmocka_unit_test(limits),
         cmocka_unit_test(vanished_series),
