@@ -121,6 +121,9 @@ HANDLER(changes, changes_reply(api->changes, req))
 HANDLER(pipeline, pipeline_reply(api->pipeline, req))
 HANDLER(manage, manage_reply(req, api->pipeline))
 HANDLER(metrics, metrics_proxy_pass(api->metricdb, "metricdb", req))
+/* Types and help texts are not in the stream: only the scraper knows them. */
+HANDLER(metadata, metrics_proxy_pass(api->scraper ? api->scraper : api->metricdb,
+                      api->scraper ? "scraper" : "metricdb", req))
 HANDLER(rules, metrics_proxy_pass(api->ruler, "ruler", req))
 
 static void handle_counters(struct http_request *req, void *ctx)
@@ -234,6 +237,8 @@ const struct http_route api_routes[] = {
         "the rules of the ruler and their alerts"),
     HTTP_ROUTE("/api/v1/alerts", HTTP_GET_ | HTTP_POST_, HTTP_VIEW_METRICS, handle_rules, NULL,
         "the pending and firing alerts of the ruler"),
+    HTTP_ROUTE("/api/v1/metadata", HTTP_GET_ | HTTP_POST_, HTTP_VIEW_METRICS, handle_metadata, NULL,
+        "types, help texts and units of metrics, from the scraper"),
     HTTP_ROUTE("/api/v1/*", HTTP_GET_ | HTTP_POST_, HTTP_VIEW_METRICS, handle_metrics, NULL,
         "Prometheus' HTTP API over the metrics of metricdb"),
     HTTP_ROUTE("/reload", HTTP_GET_ | HTTP_POST_, HTTP_ROUTE_OPEN, archive_reload, "format",

@@ -37,8 +37,8 @@ struct api {
     struct event_body *event_body;
     struct door *door; /* NULL: none */
     struct stats_counter *refused_events;
-    struct http_client *pubsub;           /* client that `live` uses */
-    struct http_client *metricdb, *ruler; /* NULL: none */
+    struct http_client *pubsub;                     /* client that `live` uses */
+    struct http_client *metricdb, *ruler, *scraper; /* NULL: none */
     struct live *live;
     struct pipeline *pipeline;
     struct changes *changes;

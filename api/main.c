@@ -150,6 +150,7 @@ static void api_stop(void *ctx)
     http_client_free(&api->pubsub);
     http_client_free(&api->metricdb);
     http_client_free(&api->ruler);
+    http_client_free(&api->scraper);
     live_free(&api->live);
     changes_free(&api->changes);
     pipeline_free(&api->pipeline);
@@ -422,6 +423,8 @@ static int api_start(struct daemon *d, void **ctx, struct error *error)
         status = connect_metrics(d, "metricdb", "metricdb_token_file", &api->metricdb, error);
     if (status == 0)
         status = connect_metrics(d, "ruler", "ruler_token_file", &api->ruler, error);
+    if (status == 0)
+        status = connect_metrics(d, "scraper", "scraper_token_file", &api->scraper, error);
     if (status == 0)
         status = open_page(d, api, error);
     char dir[PATH_MAX];

@@ -112,19 +112,21 @@ static void handle_values(struct http_request *req, void *ctx)
     ask(req, ctx, METRIC_VALUES, bytes_of(label, (size_t)(strrchr(label, '/') - label)));
 }
 
-/* Clients such as Grafana choose their requests by this version of Prometheus. */
-static void handle_buildinfo(struct http_request *req, void *ctx)
+/* Answers that depend on nothing. Clients such as Grafana choose their requests by the version of Prometheus. */
+static void handle_constant(struct http_request *req, void *ctx)
 {
+    static const char *const data[][2] = {
+        {"buildinfo", "{\"version\":\"2.42.0\",\"application\":\"millrace " MILLRACE_VERSION "\"}"},
+        {"metadata", "{}"}, {"query_exemplars", "[]"}, {"rules", "{\"groups\":[]}"},
+        {"alerts", "{\"alerts\":[]}"}};
+    const char *name = strrchr(http_path(req), '/') + 1;
+    size_t i = 0;
     (void)ctx;
-    http_replyf(req, 200, "application/json",
-        "{\"status\":\"success\",\"data\":{\"version\":\"2.42.0\",\"application\":"
-        "\"millrace " MILLRACE_VERSION "\"}}\n");
-}
-
-static void handle_metadata(struct http_request *req, void *ctx)
-{
-    (void)ctx;
-    http_replyf(req, 200, "application/json", "{\"status\":\"success\",\"data\":{}}\n");
+    if (!http_take_form(req))
+        return;
+    while (strcmp(data[i][0], name) != 0)
+        i++;
+    http_replyf(req, 200, "application/json", "{\"status\":\"success\",\"data\":%s}\n", data[i][1]);
 }
 
 #define QUESTION(PATH, HANDLER, HELP)                                                                        \
@@ -140,7 +142,10 @@ const struct http_route metricdb_routes[] = {
     QUESTION("/api/v1/series", handle_series, "match[]=&start=&end=: the labels of series"),
     QUESTION("/api/v1/labels", handle_labels, "match[]=&start=&end=: the names of labels"),
     QUESTION("/api/v1/label/*/values", handle_values, "match[]=&start=&end=: the values of a label"),
-    QUESTION("/api/v1/status/buildinfo", handle_buildinfo, "the version of Prometheus whose API this is"),
-    QUESTION("/api/v1/metadata", handle_metadata, "empty: types and help texts are not stored"),
+    QUESTION("/api/v1/status/buildinfo", handle_constant, "the version of Prometheus whose API this is"),
+    QUESTION("/api/v1/metadata", handle_constant, "empty: the scraper answers with types and help texts"),
+    QUESTION("/api/v1/query_exemplars", handle_constant, "empty: exemplars are not stored"),
+    QUESTION("/api/v1/rules", handle_constant, "empty: the ruler answers with its rules"),
+    QUESTION("/api/v1/alerts", handle_constant, "empty: the ruler answers with its alerts"),
     {.path = NULL},
 };

@@ -1,5 +1,6 @@
 #include "ruler/alerts.h"
 
+#include "base/lower_bound.h"
 #include "base/xxh3.h"
 #include "ruler/alert_text.h"
 
@@ -89,6 +90,27 @@ void alerts_take(struct alert_list *list, const struct rule *rule, struct query_
     }
     free(list->all);
     *list = next;
+}
+
+void alerts_adopt(struct alert_list *list, struct alert_list *gone, const struct query_result *result)
+{
+    size_t left = 0;
+    for (size_t i = 0; i < gone->n; i++) {
+        struct alert *a = gone->all[i];
+        const char *key = a->sample.key;
+        size_t k = LOWER_BOUND(i_sample, 0, result->n, strcmp(result->all[i_sample].key, key) < 0);
+        size_t at = LOWER_BOUND(i_alert, 0, list->n, strcmp(list->all[i_alert]->sample.key, key) < 0);
+        bool has_sample = k < result->n && strcmp(result->all[k].key, key) == 0,
+             is_there = at < list->n && strcmp(list->all[at]->sample.key, key) == 0;
+        if (!has_sample || is_there) {
+            gone->all[left++] = a;
+            continue;
+        }
+        ARRAY_ADD(list->all, list->n, list->cap);
+        memmove(list->all + at + 1, list->all + at, (list->n - 1 - at) * sizeof(struct alert *));
+        list->all[at] = a;
+    }
+    gone->n = left;
 }
 
 static bool is_done(const struct alert *a, unsigned ways)

@@ -41,6 +41,9 @@ struct alert_list {
 
 /* Takes the samples of an evaluation, to which query_result_apply has given the labels of the rule. */
 void alerts_take(struct alert_list *list, const struct rule *rule, struct query_result *result, int64_t now);
+/* Before alerts_take: moves alerts of rules that are gone to this rule if they have samples again. So the end of an alert is never
+ * sent after the beginning of the next one with the same labels. */
+void alerts_adopt(struct alert_list *list, struct alert_list *gone, const struct query_result *result);
 /* Removes resolved alerts that all ways in `ways` (bits 1 << WAY) have sent. Moves times ahead of `now` to `now`, because
  * the clock was set back; the time at which a firing alert began stays, because it is part of the id. Returns true if an alert
  * has begun, changed its state or ended since the last call. */

@@ -60,12 +60,17 @@ static void hangup(void *ctx)
 {
     struct wiring *w = ctx;
     struct rule_book *old;
+    struct sample_lines lines = {0};
     struct error error;
     for (size_t i = 0; i < ALERT_WAYS; i++)
         outgoing_cancel(w->ways[i]);
     if (ruler_read_rules(&w->ruler, &old, &error) != 0)
         return;
     evaluator_set(w->evaluator, w->ruler.book);
+    rule_book_continue(w->ruler.book, old, &lines);
+    if (w->outbox && lines.n > 0)
+        outbox_add(w->outbox, 0, ruler_now(&w->ruler), &lines.text, lines.n);
+    buf_free(&lines.text);
     rule_book_free(&old);
     log_info("rules read", LOG_U("groups", w->ruler.book->groups.n));
 }

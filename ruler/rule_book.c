@@ -35,7 +35,7 @@ struct rule_book *rule_book_new(struct rule_groups *groups, int64_t failure_for)
     struct rule_run *r = b->all;
     for (size_t i = 0; i < b->groups.n; i++) {
         struct group_run *g = &b->runs[i];
-        *g = (struct group_run){&b->groups.all[i], r, r + b->groups.all[i].n_rules};
+        *g = (struct group_run){&b->groups.all[i], r, r + b->groups.all[i].n_rules, b->all + b->n - 1};
         for (; r <= g->failures; r++) {
             r->group = g->group;
             r->rule = r < g->failures ? &g->group->rules[r - g->rules] : &b->failing;
@@ -74,6 +74,7 @@ void rule_book_take(struct group_run *g, size_t i, int64_t slot, struct query_re
     if (!why && query_result_apply(result, r->rule, g->group->limit, &error) != 0)
         why = error.text;
     if (!why && r->rule->is_alert) {
+        alerts_adopt(&r->alerts, &g->gone->alerts, result);
         alerts_take(&r->alerts, r->rule, result, slot);
         alerts_series(&r->alerts, &series);
     }
@@ -131,6 +132,29 @@ void rule_book_print(const struct rule_book *b, struct buf *out)
     buf_append_char(out, ']');
 }
 
+/* Returns the rule with this id, or the run for alerts of rules that are gone. */
+static struct rule_run *find_rule(struct rule_book *b, struct bytes id)
+{
+    struct rule_run *r = b->all;
+    while (r < b->all + b->n - 1 && !bytes_equal_str(id, r->id))
+        r++;
+    return r;
+}
+
+void rule_book_continue(struct rule_book *b, struct rule_book *old, struct sample_lines *out)
+{
+    for (struct rule_run *o = old->all; o < old->all + old->n - 1; o++) {
+        struct rule_run *r = find_rule(b, bytes_str(o->id));
+        struct query_result none = {0};
+        if (r == b->all + b->n - 1) {
+            query_result_record(&none, &o->recorded, o->last - o->group->offset + 1, out);
+        } else {
+            r->recorded = o->recorded;
+            o->recorded = none;
+        }
+    }
+}
+
 struct restoring {
     struct rule_book *book;
     struct rule_run *run;
@@ -154,12 +178,9 @@ static bool restore_alert(const struct json_doc *d, size_t i, void *arg)
 static bool restore_rule(const struct json_doc *d, size_t i, void *arg)
 {
     struct restoring *r = arg;
-    struct bytes id = json_doc_text(d, "/id");
-    struct rule_run *orphans = &r->book->all[r->book->n - 1];
     int64_t last = (int64_t)json_doc_number(d, "/last");
     (void)i;
-    for (r->run = r->book->all; r->run < orphans && !bytes_equal_str(id, r->run->id);)
-        r->run++;
+    r->run = find_rule(r->book, json_doc_text(d, "/id"));
     r->run->last = last < r->now ? last : r->now; /* the clock may have been set back */
     return json_doc_each(d, "/alerts", restore_alert, r);
 }

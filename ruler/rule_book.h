@@ -3,7 +3,7 @@
  * 1. A rule is identified by its file, group, kind, name and labels, and by its place among rules with the same ones. Its
  *    alerts continue after a restart and after changed rule files. The time without evaluations does not count for `for`.
  *    After RULE_OUTAGE_MAX without evaluations pending alerts begin again.
- * 2. Alerts of a rule that is gone resolve.
+ * 2. Alerts of a rule that is gone resolve. If the rule returns before their end is sent, they continue in it.
  * 3. A rule that cannot be evaluated keeps its alerts. RuleEvaluationFailed with the labels rule and rule_group is pending, and
  *    fires after `failure_for`. Its annotation `error` has the reason. Each group keeps these alerts as the alerts of
  *    an additional last rule. */
@@ -28,6 +28,7 @@ struct rule_run {
 struct group_run {
     const struct rule_group *group;
     struct rule_run *rules, *failures; /* one for each rule, and then one for RuleEvaluationFailed */
+    struct rule_run *gone;             /* the book's, for alerts of rules that are gone */
 };
 
 struct rule_book {
@@ -52,6 +53,8 @@ void rule_book_end(struct group_run *g, int64_t slot);
 void rule_book_print(const struct rule_book *b, struct buf *out);
 /* Takes the state of an earlier book. Returns false if the document is not a state. */
 bool rule_book_restore(struct rule_book *b, const struct json_doc *d, int64_t now);
+/* Takes the series that an earlier book of this process recorded. Appends stale markers for those of rules that are gone. */
+void rule_book_continue(struct rule_book *b, struct rule_book *old, struct sample_lines *out);
 /* Append the data of Prometheus' /api/v1/rules and /api/v1/alerts. */
 void rule_book_print_rules(const struct rule_book *b, struct buf *out);
 void rule_book_print_alerts(const struct rule_book *b, struct buf *out);

@@ -5,6 +5,7 @@
 #include "base/rate_limit.h"
 #include "daemon/daemon.h"
 #include "http/client/http_client.h"
+#include "scraper/metadata.h"
 #include "scraper/target_names.h"
 #include "stream/slot_outbox.h"
 
@@ -50,6 +51,7 @@ struct scrape_loop {
     int64_t latest; /* the latest slot of all targets that has been served */
     bool is_stopped;
     struct rate_limit log_limit; /* of lines about failed scrapes */
+    struct metadata *metadata;
     struct stats_counter *scrapes, *failed, *skipped, *samples, *duplicates;
 };
 
@@ -123,6 +125,8 @@ static void finish(struct watched *w, enum http_client_result result, const stru
     if (!fault &&
         scrape_read(&s, format, buf_bytes(&w->page), &l->config.rules, &w->target->labels, &error) != 0)
         fault = error.text;
+    if (s.is_up && s.samples != w->samples) /* not for each scrape, because help texts change seldom */
+        metadata_read(&l->metadata, buf_bytes(&w->page));
     set_error(w, fault ? fault : "");
     clear_page(w);
     scrape_end(&s, &w->target->labels, &w->known);
@@ -380,6 +384,12 @@ void scrape_loop_print(const struct scrape_loop *l, struct buf *out)
     buf_append_str(out, l->n == 0 ? "[]\n" : "]\n");
 }
 
+void scrape_loop_print_metadata(
+    const struct scrape_loop *l, struct bytes metric, uint64_t limit, struct buf *out)
+{
+    metadata_print(l->metadata, metric, limit, out);
+}
+
 static double count_targets(void *ctx)
 {
     return (double)((struct scrape_loop *)ctx)->n;
@@ -434,6 +444,7 @@ void scrape_loop_free(struct scrape_loop **lp)
         watched_free(l->all[i]);
     free(l->all);
     event_free(l->timer);
+    metadata_free(&l->metadata);
     heap_free(&l->due);
     heap_free(&l->deadlines);
     free(l);

@@ -43,5 +43,8 @@ void scrape_loop_take_back(struct scrape_loop *l, uint64_t hash, struct bytes li
 void scrape_loop_stop(struct scrape_loop *l);
 /* Appends the targets and their last scrapes as a JSON array. */
 void scrape_loop_print(const struct scrape_loop *l, struct buf *out);
+/* Appends the answer of metadata_print. A page is read for it when the number of its samples has changed. */
+void scrape_loop_print_metadata(
+    const struct scrape_loop *l, struct bytes metric, uint64_t limit, struct buf *out);
 
 #endif

@@ -10,6 +10,7 @@
 
 /* Used without options for data, because bitly's pubsub is started as `pubsub --port=N` */
 #define DIR_BESIDE "pubsub-data"
+#define METRICS_AGE (86400 * USEC_PER_SEC)
 #define SEGMENTS_MIN 3 /* the current segment, the prepared next segment, and a segment that is being read */
 
 const struct option_row settings_rows[] = {
@@ -34,6 +35,9 @@ const struct option_row settings_rows[] = {
         "delete the oldest lines once the newer lines have at least this size; 0: unlimited"),
     SETTING_DURATION("retain_age", "0", 0, INT64_C(100) * 365 * 86400 * 1000, "s",
         "delete segments whose newest line exceeds this age; 0: unlimited"),
+    SETTING_STRING("metrics_stream",
+        "stream that metricdb reads (`millrace up` sets it): its retain_age is 1 day, unless a section "
+        "[stream NAME], retain_age or retain_bytes sets a limit"),
     SETTING_SIZE("disk_limit", "0", 0, INT64_C(1) << 50,
         "refuse publishes (503) when a stream's files exceed this size, at least 3 segment_bytes; 0: "
         "unlimited"),
@@ -155,5 +159,9 @@ struct stream_limits settings_limits(void *options, const char *stream)
     }
     int result = read_limits(options, best, &limits, &error);
     assert(result == 0); /* settings_check has already checked all sections */
+    const char *metrics = options_string(options, "metrics_stream");
+    if (!best && metrics && strcmp(metrics, stream) == 0 && limits.retain_bytes == 0 &&
+        limits.retain_age == 0)
+        limits.retain_age = METRICS_AGE;
     return limits;
 }

@@ -4,7 +4,8 @@
  *     retain_age = 7d       retain_bytes = 100G       retain_age = 1d
  *
  * A section [stream NAME] overrides three settings for one stream, and [stream PREFIX*] for all streams whose name
- * begins with PREFIX. If several sections match, only the most specific section applies. */
+ * begins with PREFIX. If several sections match, only the most specific section applies. Without a section and a limit, the
+ * stream `metrics_stream` keeps a day, because metricdb stores the samples. */
 #ifndef MILLRACE_PUBSUB_SETTINGS_H
 #define MILLRACE_PUBSUB_SETTINGS_H
 

@@ -269,6 +269,28 @@ class State(RulerTest):
         self.wait_state(ruler, None, alertname="Other")
         self.assertEqual(ruler.get("/health").text.strip(), "ready")
 
+    def test_a_rule_that_returns_before_the_end_is_sent(self):
+        """The alert continues, so that no receiver gets the end of the old one after the beginning of the new one."""
+        self.simplequeue()
+        self.write_rules(RULE)
+        self.source.answers["down"] = DOWN
+        ruler = self.ruler("--notice-queue=notices", "--group-interval=1h")
+        wait_until(lambda: self.stored(ruler) == ["firing"], lambda: self.stored(ruler))
+        self.write_rules("{alert: Other, expr: other}")
+        ruler.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: self.stored(ruler) == ["resolved"], lambda: self.stored(ruler))
+        self.write_rules(RULE)
+        ruler.process.send_signal(signal.SIGHUP)
+        self.wait_state(ruler, "firing", job="web")
+        wait_until(lambda: self.stored(ruler) == ["firing"], lambda: self.stored(ruler))
+
+    def stored(self, ruler):
+        """The states of all alerts in the file of the state."""
+        if not os.path.exists(self.path("r", "state.json")):
+            return []
+        with open(self.path("r", "state.json")) as f:
+            return [a["state"] for rule in json.load(f)["rules"] for a in rule["alerts"] if a["sent_1"] == "firing"]
+
     def test_a_pattern_without_files(self):
         ruler = self.ruler()
         self.assertIn("no file matches %s" % self.path("rules*.yml"), ruler.get("/health").text)
@@ -375,6 +397,29 @@ class Recorded(RulerTest):
     def lines(self):
         reply = request(self.pubsub_url, "GET", "/sub?" + query(stream="metrics", from_="earliest", follow=0))
         return [] if reply.status == 404 else [json.loads(line) for line in reply.body.splitlines()]
+
+    def test_series_of_a_rule_that_is_gone(self):
+        self.pubsub_url = "unix:" + self.path("p.sock")
+        self.start("pubsub", "--data-dir=" + self.path("p"), "--sync=never", listen=self.pubsub_url)
+        rules = ["{record: 'kept', expr: total}", "{record: 'gone', expr: total}"]
+        self.source.answers["total"] = [({"job": "web"}, 1)]
+        self.write_rules(*rules, interval="200ms")
+        ruler = self.ruler("--pubsub-url=" + self.pubsub_url, "--stream=metrics")
+        def values(name):
+            return [line["v"] for line in self.lines() if line["labels"] == {"__name__": name, "job": "web"}]
+        wait_until(lambda: values("gone"), "a sample")
+        self.write_rules(rules[0], interval="200ms")
+        ruler.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: "stale" in values("gone"), lambda: values("gone"))
+        self.write_rules(*rules, interval="200ms")
+        ruler.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: values("gone")[-1] == 1, lambda: values("gone"))
+        self.source.answers["total"] = []  # the earlier evaluations are known after a reload
+        ruler.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: values("gone")[-1] == values("kept")[-1] == "stale", lambda: (values("gone"), values("kept")))
+        self.assertEqual((values("kept").count("stale"), values("gone").count("stale")), (1, 2))
+        times = [line["t"] for line in self.lines() if line["labels"]["__name__"] == "gone"]
+        self.assertEqual(times, sorted(set(times)))
 
     def test_samples_are_stored_once(self):
         random = harness.seeded()

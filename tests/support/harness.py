@@ -354,6 +354,7 @@ def pipeline_config(directory, counters=None, **sections):
     for name in ("simplequeue", "pubsub", "queue_to_pubsub", "aggregator", "sortdb", "api"):
         sections.setdefault(name, {}).setdefault("port", 0)
     sections.setdefault("millrace", {}).setdefault("data_dir", directory)
+    sections["millrace"].setdefault("metrics", "no")  # two daemons fewer
     sections["millrace"].setdefault("restart_delay", "50ms")
     sections["millrace"].setdefault("restart_delay_max", "200ms")
     sections["millrace"].setdefault("stop_timeout", "%ds" % (STOP_TIMEOUT * 7 / 8))

@@ -52,6 +52,10 @@ static const struct option_row rows[] = {
     SETTING_STRING("run",
         "names of the daemons to run, separated by commas or spaces (default: all, with one relay: "
         "queue_to_nats if the file has a section [queue_to_nats], else queue_to_pubsub)"),
+    SETTING_BOOL("metrics",
+        "run metricdb and scraper, which keep the metrics of the pipeline's daemons; without, only a section "
+        "[metricdb] or [scraper] runs the daemon",
+        .fallback = "true"),
     SETTING_BOOL("free_ports",
         "use free ports instead of the configured ports; `millrace status` shows the ports, and the log "
         "shows the public port",
@@ -69,7 +73,8 @@ struct daemon_row {
     const char *name;
     const char *read_again; /* restarted after a change in these kinds of sections; NULL: none */
     bool keeps_data, uses_archive, optional;
-    bool compacts; /* has no address, and gets the options of `millrace compact` */
+    bool is_of_metrics; /* runs by default with the setting `metrics` */
+    bool compacts;      /* has no address, and gets the options of `millrace compact` */
     const char
         *peers[PEERS_MAX + 1]; /* daemons to which this daemon sends requests; the list ends with NULL */
 };
@@ -86,8 +91,8 @@ static const struct daemon_row daemon_rows[] = {
     {"queue_to_pubsub", .optional = true, .peers = {"simplequeue", "pubsub"}},
     {"queue_to_nats", .optional = true, .peers = {"simplequeue"}},
     {"nats_to_pubsub", .optional = true, .peers = {"pubsub"}},
-    {"metricdb", .keeps_data = true, .optional = true, .peers = {"pubsub"}},
-    {"scraper", .optional = true, .peers = {"pubsub"}},
+    {"metricdb", .keeps_data = true, .optional = true, .is_of_metrics = true, .peers = {"pubsub"}},
+    {"scraper", .optional = true, .is_of_metrics = true, .peers = {"pubsub"}},
     {"ruler", .keeps_data = true, .optional = true, .peers = {"metricdb", "simplequeue", "pubsub"}},
     {"api", .optional = true, .read_again = RELOAD_COUNTERS " " RELOAD_DOOR " " RELOAD_CELLS,
         .peers = {"sortdb", "aggregator", "simplequeue", "pubsub", "queue_to_pubsub", "queue_to_nats",
@@ -120,7 +125,7 @@ struct up {
     char **argv;            /* the command line of this process */
     const char *data_dir;
     char *archive; /* directory of the archive */
-    bool check_only;
+    bool check_only, runs_metricdb;
     size_t n;
     struct supervisor_program daemons[N_DAEMONS];
     struct tool_args args[N_DAEMONS]; /* owns the argv of `daemons` */
@@ -209,6 +214,14 @@ static void add_peers(const struct up *up, const struct daemon_row *row, struct 
     }
 }
 
+/* Names the stream that metricdb reads, so that pubsub bounds its size. */
+static void add_metrics_stream(const struct up *up, struct tool_args *a)
+{
+    const char *stream = config_setting(up->config, "metricdb", "stream");
+    if (!config_setting(up->config, "pubsub", "metrics_stream"))
+        tool_add_arg(a, "--metrics_stream=%s", stream ? stream : "metrics");
+}
+
 /* Makes the scraper scrape the daemons of this pipeline, unless the configuration names other targets. The token of the
  * daemons goes to no other target. */
 static void add_targets(const struct up *up, struct tool_args *a)
@@ -267,6 +280,8 @@ static int add_daemon(struct up *up, const struct daemon_row *row, struct error 
         tool_add_arg(a, "--public_port=0");
     if (strcmp(row->name, "scraper") == 0)
         add_targets(up, a);
+    if (strcmp(row->name, "pubsub") == 0 && up->runs_metricdb)
+        add_metrics_stream(up, a);
     if (row->compacts) {
         tool_add_compactor_paths(a, up->config, up->data_dir);
         if (!config_setting(up->config, row->name, "every"))
@@ -318,9 +333,14 @@ static int add_daemons(struct up *up, struct error *error)
             return -1;
         runs[i] = true;
     }
+    for (size_t i = 0; i < N_DAEMONS; i++) {
+        const struct daemon_row *row = &daemon_rows[i];
+        bool is_default = row->is_of_metrics && options_bool(up->options, "metrics");
+        runs[i] = (all ? is_default || peer_is_wanted(up->config, row->name) : runs[i]) && is_wanted(up, row);
+        up->runs_metricdb = up->runs_metricdb || (runs[i] && strcmp(row->name, "metricdb") == 0);
+    }
     for (size_t i = 0; i < N_DAEMONS; i++)
-        if ((all ? peer_is_wanted(up->config, daemon_rows[i].name) : runs[i]) &&
-            is_wanted(up, &daemon_rows[i]) && add_daemon(up, &daemon_rows[i], error) != 0)
+        if (runs[i] && add_daemon(up, &daemon_rows[i], error) != 0)
             return -1;
     handover_end();
     return agreement_check(&(struct agreement){up->config, runs_here, up}, error);
