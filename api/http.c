@@ -124,7 +124,8 @@ HANDLER(metrics, metrics_proxy_pass(api->metricdb, "metricdb", req))
 /* Types and help texts are not in the stream: only the scraper knows them. */
 HANDLER(metadata, metrics_proxy_pass(api->scraper ? api->scraper : api->metricdb,
                       api->scraper ? "scraper" : "metricdb", req))
-HANDLER(rules, metrics_proxy_pass(api->ruler, "ruler", req))
+HANDLER(rules,
+    metrics_proxy_pass(api->ruler ? api->ruler : api->metricdb, api->ruler ? "ruler" : "metricdb", req))
 
 static void handle_counters(struct http_request *req, void *ctx)
 {

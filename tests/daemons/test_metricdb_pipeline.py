@@ -67,6 +67,50 @@ class OwnMetrics(MillraceTest):
         self.assertIn(status, (200, 503), document)
         wait_until(lambda: self.ask(pipeline, "query", query="1")[0] == 200, "metricdb to start again")
 
+    def test_grafana(self):
+        """The requests of Grafana's data source for Prometheus, as GET and with a form."""
+        pipeline = self.start_pipeline(self.pipeline())
+        wait_until(lambda: "pubsub" in self.jobs_up(pipeline), "a scrape")
+        now = int(float(self.ask(pipeline, "query", query="time()")[1]["data"]["result"][1]))
+        span = {"start": now - 3600, "end": now + 3600}
+        calls = {
+            "query": {"query": "1+1", "time": now},
+            "query_range": {"query": "sum by (job) (rate(millrace_pubsub_requests_total[1m0s]))", "step": 15, **span},
+            "query_exemplars": {"query": "up", **span},
+            "labels": {"match[]": "up", **span},
+            "series": {"match[]": "up{job=\"pubsub\"}", **span},
+            "label/__name__/values": {"match[]": "{job=\"pubsub\"}", **span},
+            "metadata": {}, "rules": {}, "alerts": {}, "status/buildinfo": {},
+        }
+
+        def answers():
+            return [{path: ask(pipeline.daemon_url("api"), path, _post=post, **params) for path, params in calls.items()} for post in (False, True)]
+        by_get, by_post = answers()
+        self.assertEqual({path: (status, document["status"]) for path, (status, document) in by_get.items()}, {path: (200, "success") for path in calls})
+        wait_until(lambda: (lambda got: got[0] == got[1])(answers()), "equal answers")
+        data = {path: document["data"] for path, (_, document) in by_get.items()}
+        self.assertEqual((data["query"]["result"][1], data["query_range"]["resultType"], data["labels"]), ("2", "matrix", ["__name__", "instance", "job"]))
+        self.assertEqual((data["query_exemplars"], data["rules"], data["alerts"]), ([], {"groups": []}, {"alerts": []}))
+        self.assertEqual([s["job"] for s in data["series"]], ["pubsub"])
+        self.assertIn("up", data["label/__name__/values"])
+        name = "millrace_pubsub_resident_memory_bytes"
+        one = {name: [{"type": "gauge", "help": "Resident memory of the process", "unit": ""}]}
+        self.assertEqual(data["metadata"][name], one[name])
+        self.assertEqual(self.ask(pipeline, "metadata", metric=name)[1]["data"], one)
+        self.assertEqual(len(self.ask(pipeline, "metadata", limit=2)[1]["data"]), 2)
+        self.assertEqual(ask(pipeline.daemon_url("metricdb"), "metadata")[1]["data"], {})
+
+    def test_without_settings(self):
+        """`up` scrapes its daemons without a section; their stream keeps a day, also in the configuration."""
+        config = self.write("pipeline.conf", pipeline_config(self.path("data"), millrace={"metrics": None}))
+        pipeline = Pipeline(self, config, self.path("data"), "--free-ports").wait_ready()
+        self.assertLessEqual(DAEMONS, set(pipeline.run_file()["daemons"]))
+        with open("/proc/%d/cmdline" % pipeline.run_file()["daemons"]["pubsub"]["pid"]) as f:
+            self.assertIn("--metrics_stream=metrics", f.read().split("\0"))
+        jobs = {t["labels"]["job"] for t in request(pipeline.daemon_url("scraper"), "GET", "/targets").json()}
+        self.assertEqual(jobs, DAEMONS)
+        self.assertEqual(self.ask(pipeline, "labels")[0], 200)
+
     def test_tokens(self):
         token = self.write("token", "secret-of-the-pipeline")
         os.chmod(token, 0o600)

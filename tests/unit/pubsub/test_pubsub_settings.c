@@ -53,6 +53,22 @@ static void streams_are_names(void **state)
     bad("--data-dir=d", "--streams=..", "\"..\" is not a stream name");
 }
 
+static void the_stream_of_metrics_keeps_a_day(void **state)
+{
+    static const struct {
+        const char *setting;
+        usec_t other, metrics;
+    } cases[] = {{"--heartbeat=15s", 0, 86400 * USEC_PER_SEC},
+        {"--retain-age=2d", 172800 * USEC_PER_SEC, 172800 * USEC_PER_SEC}, {"--retain-bytes=1G", 0, 0}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct options *o = parse("--metrics-stream=m", cases[i].setting);
+        assert_int_equal(settings_limits(o, "other").retain_age, cases[i].other);
+        assert_int_equal(settings_limits(o, "m").retain_age, cases[i].metrics);
+        options_free(&o);
+    }
+}
+
 static void the_tap_listens_somewhere(void **state)
 {
     (void)state;
@@ -72,6 +88,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_place_is_needed),
         cmocka_unit_test(streams_are_names),
+        cmocka_unit_test(the_stream_of_metrics_keeps_a_day),
         cmocka_unit_test(the_tap_listens_somewhere),
         cmocka_unit_test(bounds_fit_together),
     };
