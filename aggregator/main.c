@@ -13,9 +13,9 @@
 #include "stream/cursor_keeper.h"
 #include "stream/stream_program.h"
 #include "config/peers.h"
+#include "daemon/loop_timer.h"
 
 #include <assert.h>
-#include <event2/event.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -41,7 +41,7 @@ struct wiring {
     struct slice_scrub *scrub; /* NULL: sealed slices are not re-read */
     char cursor_key[RANDOM_ID_SIZE];
     usec_t log_lines_at; /* rejected lines are not logged again before this time */
-    struct event *tick, *keep;
+    struct loop_timer *tick, *keep;
     bool drained;
     /* Recovery runs in a thread of its own. During recovery the daemon answers that it is not ready. */
     struct aggregate_config config;
@@ -93,20 +93,9 @@ static double memory_bytes(void *ctx)
     return (double)n.memory;
 }
 
-static double sealed_slices(void *ctx)
-{
-    return (double)aggregate_sealed(((struct app *)ctx)->aggregate)->n;
-}
-
-static double complete_until(void *ctx)
-{
-    return (double)count_watermark_until(((struct app *)ctx)->watermark);
-}
-
-static double quarters_since(void *ctx)
-{
-    return (double)aggregate_quarters_since(((struct app *)ctx)->aggregate);
-}
+STATS_READ(sealed_slices, aggregate_sealed(((struct app *)ctx)->aggregate)->n)
+STATS_READ(complete_until, count_watermark_until(((struct app *)ctx)->watermark))
+STATS_READ(quarters_since, aggregate_quarters_since(((struct app *)ctx)->aggregate))
 
 /* Returns the age of `time`, or the time since counting began if `time` is unknown. */
 static double age_of(const struct app *app, int64_t time)
@@ -123,15 +112,8 @@ static double newest_event_age(void *ctx)
     return age_of(ctx, n.newest_event);
 }
 
-static double complete_age(void *ctx)
-{
-    return age_of(ctx, count_watermark_until(((struct app *)ctx)->watermark));
-}
-
-static double minutes_bytes(void *ctx)
-{
-    return (double)minute_ring_bytes(((struct app *)ctx)->minutes);
-}
+STATS_READ(complete_age, age_of(ctx, count_watermark_until(((struct app *)ctx)->watermark)))
+STATS_READ(minutes_bytes, minute_ring_bytes(((struct app *)ctx)->minutes))
 
 static void register_metrics(struct wiring *w)
 {
@@ -339,10 +321,9 @@ static void after_change(struct wiring *w)
     check_drained(w);
 }
 
-static void on_tick(evutil_socket_t fd, short what, void *arg)
+static void on_tick(void *arg)
 {
     struct wiring *w = arg;
-    (void)fd, (void)what;
     aggregate_tick(w->app.aggregate, clock_monotonic());
     app_watch_lines(&w->app);
     if (w->refill)
@@ -350,10 +331,9 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
     after_change(w);
 }
 
-static void on_keep(evutil_socket_t fd, short what, void *arg)
+static void on_keep(void *arg)
 {
     struct wiring *w = arg;
-    (void)fd, (void)what;
     cursor_keeper_tick(w->keeper);
     slice_scrub_tick(w->scrub);
     report_lines(w);
@@ -365,14 +345,6 @@ static void on_stream(void *arg)
     struct wiring *w = arg;
     health_update(&w->app);
     cursor_keeper_tick(w->keeper);
-}
-
-static struct event *every(struct wiring *w, usec_t interval, event_callback_fn fn)
-{
-    struct timeval tv = {(time_t)(interval / USEC_PER_SEC), (suseconds_t)(interval % USEC_PER_SEC)};
-    struct event *e = event_new(daemon_base(w->app.daemon), -1, EV_PERSIST, fn, w);
-    evtimer_add(e, &tv);
-    return e;
 }
 
 static void *recover(void *arg)
@@ -434,8 +406,12 @@ static void begin_counting(struct wiring *w)
             .max_line = (size_t)options_int(o, "max_line"),
             .changed = on_stream,
             .arg = w});
-    w->tick = every(w, tick > TICK_MAX ? TICK_MAX : tick < TICK_MIN ? TICK_MIN : tick, on_tick);
-    w->keep = every(w, USEC_PER_SEC, on_keep);
+    w->tick = loop_timer_every(daemon_base(w->app.daemon),
+        tick > TICK_MAX   ? TICK_MAX
+        : tick < TICK_MIN ? TICK_MIN
+                          : tick,
+        on_tick, w);
+    w->keep = loop_timer_every(daemon_base(w->app.daemon), USEC_PER_SEC, on_keep, w);
     w->scrub = slice_scrub_new(app);
 }
 
@@ -479,10 +455,8 @@ static void stop(void *ctx)
     minute_refill_free(&w->refill);
     cursor_keeper_free(&w->keeper);
     stats_remove_gauges(daemon_stats(app->daemon), app);
-    if (w->tick)
-        event_free(w->tick);
-    if (w->keep)
-        event_free(w->keep);
+    loop_timer_free(&w->tick);
+    loop_timer_free(&w->keep);
     count_watermark_free(&app->watermark);
     http_reads_stop(&app->reads);
     slice_scrub_free(&w->scrub);

@@ -5,9 +5,9 @@
 #include "api/render.h"
 #include "api/series_cache.h"
 #include "api/sums.h"
+#include "daemon/loop_timer.h"
 
 #include <assert.h>
-#include <event2/event.h>
 #include <stdlib.h>
 #include <sys/queue.h>
 
@@ -27,7 +27,7 @@ struct asks {
     struct ask_list waiting; /* breakdowns that wait for memory, oldest request first */
     size_t n_large;          /* number of breakdowns that collect sums */
     uint64_t n_asked;
-    struct event *turn;
+    struct loop_timer *turn;
 };
 
 /* The questions for counts, in the order in which a query asks them. */
@@ -67,9 +67,8 @@ struct ask {
 
 static void schedule(struct asks *asks)
 {
-    static const struct timeval soon = {0, 0};
-    if (!TAILQ_EMPTY(&asks->making) && !evtimer_pending(asks->turn, NULL))
-        evtimer_add(asks->turn, &soon);
+    if (!TAILQ_EMPTY(&asks->making) && !loop_timer_is_set(asks->turn))
+        loop_timer_set(asks->turn, 0);
 }
 
 /* Sets the next step of the query, and appends the query to asks.making. */
@@ -142,9 +141,8 @@ static void ask_free(void *arg)
     free(a);
 }
 
-static void on_turn(evutil_socket_t fd, short what, void *arg)
+static void on_turn(void *arg)
 {
-    (void)fd, (void)what;
     struct asks *asks = arg;
     struct ask *a;
     usec_t end = clock_monotonic() + TURN_USEC;
@@ -699,7 +697,7 @@ struct asks *asks_new(const struct asks_config *config)
     asks->cache = series_cache_new(config->stats);
     TAILQ_INIT(&asks->making);
     TAILQ_INIT(&asks->waiting);
-    asks->turn = evtimer_new(config->base, on_turn, asks);
+    asks->turn = loop_timer_new(config->base, on_turn, asks);
     return asks;
 }
 
@@ -709,7 +707,7 @@ void asks_free(struct asks **ap)
     if (!asks)
         return;
     assert(TAILQ_EMPTY(&asks->making) && TAILQ_EMPTY(&asks->waiting));
-    event_free(asks->turn);
+    loop_timer_free(&asks->turn);
     series_cache_free(&asks->cache);
     free(asks);
     *ap = NULL;

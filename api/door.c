@@ -1,16 +1,16 @@
 #include "api/door.h"
+#include "daemon/loop_timer.h"
 
-#include <event2/event.h>
 #include <stdlib.h>
 
-#define TEND_SECONDS 1
+#define TEND_EVERY USEC_PER_SEC
 #define PROXIED_FOR (3600 * USEC_PER_SEC)
 #define PRIVATE_NETWORKS "127.0.0.0/8 ::1 unix 10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 fc00::/7"
 
 struct door {
     struct door_settings *settings;
     struct enrich *enrich;
-    struct event *timer;
+    struct loop_timer *timer;
     void (*on_change)(void *arg);
     void *arg;
     const char *problem, *proxied; /* proxied: a warning about client_address, or NULL */
@@ -19,8 +19,9 @@ struct door {
     struct trusted_proxies private;
 };
 
-static void tend(struct door *d)
+static void tend(void *arg)
 {
+    struct door *d = arg;
     const char *problem = enrich_tend(d->enrich, clock_wall(), clock_boot());
     if (d->proxied && clock_boot() - d->proxied_at >= PROXIED_FOR)
         d->proxied = NULL;
@@ -30,12 +31,6 @@ static void tend(struct door *d)
         return;
     d->problem = problem;
     d->on_change(d->arg);
-}
-
-static void on_timer(evutil_socket_t fd, short what, void *arg)
-{
-    (void)fd, (void)what;
-    tend(arg);
 }
 
 int door_open(const struct door_config *c, struct door **out, struct error *error)
@@ -57,8 +52,7 @@ int door_open(const struct door_config *c, struct door **out, struct error *erro
         return -1;
     }
     trusted_proxies_parse(PRIVATE_NETWORKS, &d->private, error);
-    d->timer = event_new(c->base, -1, EV_PERSIST, on_timer, d);
-    evtimer_add(d->timer, &(struct timeval){.tv_sec = TEND_SECONDS});
+    d->timer = loop_timer_every(c->base, TEND_EVERY, tend, d);
     return 0;
 }
 
@@ -67,8 +61,7 @@ void door_close(struct door **dp)
     struct door *d = *dp;
     if (!d)
         return;
-    if (d->timer)
-        event_free(d->timer);
+    loop_timer_free(&d->timer);
     enrich_free(&d->enrich);
     door_settings_free(&d->settings);
     buf_free(&d->forwarded);

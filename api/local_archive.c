@@ -3,7 +3,7 @@
 #include "archive/reloader.h"
 #include "base/log.h"
 #include "daemon/loop_notify.h"
-#include <event2/event.h>
+#include "daemon/loop_timer.h"
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ struct local_archive {
     char target[PATH_MAX]; /* target of the link at the last request to open a generation */
     struct reloader *reloader;
     struct loop_notify *notify;
-    struct event *look;
+    struct loop_timer *look;
     struct generation *generation;
     struct error error; /* error of the last attempt to open a generation */
     bool has_shortage;  /* the last attempt failed, and another may succeed with the same files */
@@ -50,9 +50,8 @@ static bool is_untouched(const struct local_archive *a)
     return !a->generation || generation_is_untouched(a->generation, NULL);
 }
 
-static void on_look(evutil_socket_t fd, short what, void *arg)
+static void on_look(void *arg)
 {
-    (void)fd, (void)what;
     struct local_archive *a = arg;
     char target[PATH_MAX];
     ssize_t n = readlink(a->link, target, sizeof target - 1);
@@ -142,8 +141,7 @@ struct local_archive *local_archive_new(const char *dir, const char *cell, struc
     a->notify = loop_notify_new(base, on_opened, a);
     a->reloader = reloader_new(&(struct reloader_config){
         .source = {.archive = dir}, .notify = loop_notify_wake, .notify_arg = a->notify});
-    a->look = event_new(base, -1, EV_PERSIST, on_look, a);
-    evtimer_add(a->look, &(struct timeval){.tv_sec = LOOK_SECONDS});
+    a->look = loop_timer_every(base, LOOK_SECONDS * USEC_PER_SEC, on_look, a);
     a->failures = stats_counter(
         stats, "archive_open_failures_total", NULL, "generations of the archive that could not be opened");
     add_gauges(a, cell);
@@ -158,7 +156,7 @@ void local_archive_free(struct local_archive **ap)
     if (!a)
         return;
     stats_remove_gauges(a->stats, a);
-    event_free(a->look);
+    loop_timer_free(&a->look);
     generation_unref(&a->generation); /* the reloader's thread unmaps it */
     reloader_free(&a->reloader);
     loop_notify_free(&a->notify);

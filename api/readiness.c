@@ -4,7 +4,7 @@
 #include "archive/generation.h"
 #include "counts/manifest.h"
 #include "daemon/daemon.h"
-#include <event2/event.h>
+#include "daemon/loop_timer.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,7 +53,7 @@ struct readiness {
     size_t n_cells, n;
     bool has_hosts;    /* an archive has several hosts */
     size_t unanswered; /* number of checks in progress */
-    struct event *again;
+    struct loop_timer *again;
     usec_t checked;           /* end of the last check; 0: none has ended */
     struct buf failing, next; /* sources that failed: in the last check, and in the check in progress */
     char *error;
@@ -145,9 +145,9 @@ static void end_check(struct readiness *r)
     buf_append_bytes(&r->failing, buf_bytes(&r->next));
     readiness_judge(r);
     if (r->failing.len > 0)
-        evtimer_add(r->again, &(struct timeval){.tv_sec = CHECK_EVERY / USEC_PER_SEC});
+        loop_timer_set(r->again, CHECK_EVERY);
     else if (has_sections(r) || r->has_hosts)
-        evtimer_add(r->again, &(struct timeval){.tv_sec = r->has_hosts ? HOSTS_EVERY : CELLS_EVERY});
+        loop_timer_set(r->again, (r->has_hosts ? HOSTS_EVERY : CELLS_EVERY) * USEC_PER_SEC);
     while ((w = TAILQ_FIRST(&r->waiters))) {
         struct http_request *req = w->req;
         on_gone(req, w);
@@ -264,10 +264,9 @@ void readiness_check(struct readiness *r)
         begin_check(r);
 }
 
-static void on_again(evutil_socket_t fd, short what, void *arg)
+static void on_again(void *arg)
 {
     struct readiness *r = arg;
-    (void)fd, (void)what;
     r->checked = 0;
     readiness_check(r);
 }
@@ -295,15 +294,8 @@ static const struct replica *replica_of(const struct check *check)
     return &sources_replicas(check->cell->sources, check->source)->list[check->host];
 }
 
-static double read_generation(void *arg)
-{
-    return (double)replica_of(arg)->generation;
-}
-
-static double read_up(void *arg)
-{
-    return !replica_of(arg)->is_away;
-}
+STATS_READ(read_generation, replica_of(ctx)->generation)
+STATS_READ(read_up, !replica_of(ctx)->is_away)
 
 static void show_host(const struct readiness *r, struct check *check)
 {
@@ -358,9 +350,9 @@ struct readiness *readiness_new(
     r->daemon = daemon;
     for (size_t i = 0; i < cells->n; i++)
         add_cell(r, &cells->list[i], &config[i]);
-    r->again = evtimer_new(config->base, on_again, r);
+    r->again = loop_timer_new(config->base, on_again, r);
     if (has_sections(r) || r->has_hosts)
-        evtimer_add(r->again, &(struct timeval){.tv_sec = 0});
+        loop_timer_set(r->again, 0);
     TAILQ_INIT(&r->waiters);
     readiness_judge(r);
     return r;
@@ -378,7 +370,7 @@ void readiness_free(struct readiness **rp)
         stats_remove_gauges(daemon_stats(r->daemon), &r->checks[i]);
         http_client_free(&r->checks[i].client);
     }
-    event_free(r->again);
+    loop_timer_free(&r->again);
     buf_free(&r->failing);
     buf_free(&r->next);
     free(r->error);

@@ -2,10 +2,10 @@
 
 #include "base/backoff.h"
 #include "base/url.h"
+#include "daemon/loop_timer.h"
 #include "readers/queue_call.h"
 
 #include <assert.h>
-#include <event2/event.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,11 +41,11 @@ struct dispatcher {
     bool failing;                   /* true from the call of on_failing until CALM after failed_at */
     bool queue_answered, troubled;
     char trouble[256];
-    struct event *advance;
+    struct loop_timer *advance;
     struct queuereader_numbers numbers;
 };
 
-static void advance(struct dispatcher *x);
+static void advance(void *arg);
 
 static void set_trouble(struct dispatcher *x, const char *side, const char *what)
 {
@@ -80,14 +80,7 @@ const char *dispatcher_trouble(const struct dispatcher *x)
 
 static void advance_at(struct dispatcher *x, usec_t delay)
 {
-    queue_call_set_timer(x->advance, delay);
-}
-
-static void on_advance(evutil_socket_t fd, short what, void *arg)
-{
-    (void)fd;
-    (void)what;
-    advance(arg);
+    loop_timer_set(x->advance, delay);
 }
 
 static void queue_failed(struct dispatcher *x, const char *why)
@@ -311,8 +304,9 @@ static usec_t advance_calm(struct dispatcher *x, usec_t now)
     return x->failing ? x->failed_at + CALM : INT64_MAX;
 }
 
-static void advance(struct dispatcher *x)
+static void advance(void *arg)
 {
+    struct dispatcher *x = arg;
     usec_t now = clock_monotonic(), again, due;
     if (x->ended)
         return;
@@ -334,7 +328,7 @@ static void advance(struct dispatcher *x)
         x->ended = true;
         if (x->config.reader.on_stopped)
             x->config.reader.on_stopped(QUEUEREADER_STOPPED, x->config.reader.arg);
-    } else if (again != INT64_MAX && !evtimer_pending(x->advance, NULL)) {
+    } else if (again != INT64_MAX && !loop_timer_is_set(x->advance)) {
         advance_at(x, again > now ? again - now : 0);
     }
 }
@@ -373,7 +367,7 @@ struct dispatcher *dispatcher_new(const struct dispatcher_config *config)
         .seed = seed});
     backoff_init(&x->queue_backoff, c->backoff_min, c->backoff_max, ~seed);
     backoff_init(&x->destination_backoff, c->backoff_min, c->backoff_max, seed ^ (seed << 21));
-    x->advance = evtimer_new(c->base, on_advance, x);
+    x->advance = loop_timer_new(c->base, advance, x);
     advance_at(x, 0);
     return x;
 }
@@ -384,7 +378,7 @@ void dispatcher_free(struct dispatcher **p)
     if (!x)
         return;
     http_client_free(&x->client);
-    event_free(x->advance);
+    loop_timer_free(&x->advance);
     dispatch_free(&x->dispatch);
     free(x->queue);
     free(x->reader);

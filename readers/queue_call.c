@@ -2,7 +2,6 @@
 
 #include "base/url.h"
 
-#include <event2/event.h>
 #include <stdio.h>
 
 struct queuereader_config queue_call_config(const struct queuereader_config *config)
@@ -21,12 +20,6 @@ char *queue_call_encode(const char *text)
     url_encode(bytes_str(text), &out);
     buf_append_char(&out, '\0');
     return out.ptr;
-}
-
-void queue_call_set_timer(struct event *timer, usec_t delay)
-{
-    struct timeval tv = {(time_t)(delay / USEC_PER_SEC), (suseconds_t)(delay % USEC_PER_SEC)};
-    evtimer_add(timer, &tv);
 }
 
 struct http_call *queue_call_send(struct http_client *c, const char *method, struct buf *target,

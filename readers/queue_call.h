@@ -5,15 +5,12 @@
 #include "http/client/http_client.h"
 #include "readers/queuereader.h"
 
-struct event;
-
 #define QUEUE_CALL_IDS_MAX 4000 /* bytes; a longer list of ids is sent in the body */
 #define QUEUE_CALL_REASON_MAX 200
 
 /* Returns a copy of the config in which the defaults of queuereader.h replace times of 0. */
 struct queuereader_config queue_call_config(const struct queuereader_config *config);
 char *queue_call_encode(const char *text); /* percent-encoded; the caller must free it */
-void queue_call_set_timer(struct event *timer, usec_t delay);
 
 typedef void queue_call_fn(enum http_client_result result, const struct http_reply_view *reply, void *arg);
 /* Sends a request, and takes over the memory of the target. A timeout of 0 stands for the timeout of the client. */

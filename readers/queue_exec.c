@@ -11,6 +11,7 @@
 #include "base/child_fork.h"
 #include "base/errno_class.h"
 #include "base/log.h"
+#include "daemon/loop_timer.h"
 #include "readers/reader_program.h"
 
 #include <assert.h>
@@ -48,7 +49,8 @@ struct executor {
     size_t written;
     uint64_t shown, hidden; /* bytes of output that were logged, and that were not logged */
     char last_line[OUTPUT_LINE_MAX + 1];
-    struct event *child_event, *in_event, *out_event, *timer;
+    struct event *child_event, *in_event, *out_event;
+    struct loop_timer *timer;
 };
 
 static const struct option_row option_rows[] = {
@@ -151,7 +153,7 @@ static void end_run(struct executor *x, const char *how, int code, bool exited)
     char why[256];
     x->pid = 0;
     x->run = NULL;
-    event_del(x->timer);
+    loop_timer_stop(x->timer);
     (void)read_output(x);
     show_line(x, 0);
     close_end(&x->in, &x->in_event);
@@ -186,22 +188,14 @@ static void on_child(evutil_socket_t fd, short what, void *arg)
         end_run(x, "exit status", WEXITSTATUS(status), !x->timed_out);
 }
 
-static void set_timer(struct executor *x, usec_t after)
+static void on_timer(void *arg)
 {
-    struct timeval tv = {(time_t)(after / USEC_PER_SEC), (suseconds_t)(after % USEC_PER_SEC)};
-    event_add(x->timer, &tv);
-}
-
-static void on_timer(evutil_socket_t fd, short what, void *arg)
-{
-    (void)fd;
-    (void)what;
     struct executor *x = arg;
     if (!x->pid)
         return;
     kill(-x->pid, x->timed_out ? SIGKILL : SIGTERM);
     x->timed_out = true;
-    set_timer(x, GRACE);
+    loop_timer_set(x->timer, GRACE);
 }
 
 /* Executes the command in the child process. The parent has only one thread, so the child may call any function. */
@@ -272,7 +266,7 @@ static void deliver(struct dispatcher *dispatcher, struct dispatch_run *run, voi
     x->last_line[0] = '\0';
     x->timed_out = false;
     if (start_run(x))
-        set_timer(x, x->timeout);
+        loop_timer_set(x->timer, x->timeout);
     else
         end_run(x, "cannot start: errno", errno, false);
 }
@@ -296,7 +290,7 @@ static int start(struct daemon *d, void **ctx, struct error *error)
     x->output_max = (size_t)options_int(o, "output_max");
     x->in = x->out = -1;
     x->child_event = evsignal_new(daemon_base(d), SIGCHLD, on_child, x);
-    x->timer = evtimer_new(daemon_base(d), on_timer, x);
+    x->timer = loop_timer_new(daemon_base(d), on_timer, x);
     event_add(x->child_event, NULL);
     struct dispatcher_config config = {
         .lines = !x->framed,
@@ -319,7 +313,7 @@ static bool abort_drain(void *ctx)
 {
     struct executor *x = ctx;
     if (x->pid && !x->timed_out)
-        set_timer(x, 0); /* ends the run as the timeout does */
+        loop_timer_set(x->timer, 0); /* ends the run as the timeout does */
     return reader_program_cut_short(x->program, x->pid != 0);
 }
 
@@ -337,7 +331,7 @@ static void stop(void *ctx)
     close_end(&x->in, &x->in_event);
     close_end(&x->out, &x->out_event);
     event_free(x->child_event);
-    event_free(x->timer);
+    loop_timer_free(&x->timer);
     reader_program_free(&x->program);
     for (size_t i = 0; i < 3; i++)
         free(x->shell[i]);

@@ -1,11 +1,11 @@
 #include "readers/queuereader.h"
 
 #include "base/url.h"
+#include "daemon/loop_timer.h"
 #include "readers/queue_call.h"
 #include "readers/reader_plan.h"
 
 #include <assert.h>
-#include <event2/event.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ struct queuereader {
     struct buf openings; /* text of old_copy.openings */
     char began[BEGAN_TEXT];
     bool stopping, ended;
-    struct event *advance;
+    struct loop_timer *advance;
     char trouble[256];
     bool troubled, queue_answered, destination_answered;
     usec_t superseded_at; /* time of the last takeover by another process; 0: none */
@@ -40,7 +40,7 @@ struct queuereader {
     struct queuereader_numbers numbers;
 };
 
-static void advance(struct queuereader *qr);
+static void advance(void *arg);
 
 static void set_trouble(struct queuereader *qr, const char *side, const char *what)
 {
@@ -99,14 +99,7 @@ static void queue_faulted(struct queuereader *qr, const char *why)
 
 static void advance_at(struct queuereader *qr, usec_t delay)
 {
-    queue_call_set_timer(qr->advance, delay);
-}
-
-static void on_advance(evutil_socket_t fd, short what, void *arg)
-{
-    (void)fd;
-    (void)what;
-    advance(arg);
+    loop_timer_set(qr->advance, delay);
 }
 
 /* Ends a call to the queue. If the call has failed, handles the fault and returns false. */
@@ -537,14 +530,15 @@ static void advance_lane(struct queuereader *qr, enum plan_lane lane, usec_t now
         end(qr, step.action);
 }
 
-static void advance(struct queuereader *qr)
+static void advance(void *arg)
 {
+    struct queuereader *qr = arg;
     usec_t now = clock_monotonic(), again = INT64_MAX;
     if (!qr->ended && !qr->with_destination)
         advance_lane(qr, PLAN_DESTINATION, now, &again);
     if (!qr->ended && !qr->call)
         advance_lane(qr, PLAN_QUEUE, now, &again);
-    if (!qr->ended && again != INT64_MAX && !evtimer_pending(qr->advance, NULL))
+    if (!qr->ended && again != INT64_MAX && !loop_timer_is_set(qr->advance))
         advance_at(qr, again > now ? again - now : 0);
 }
 
@@ -578,7 +572,7 @@ struct queuereader *queuereader_new(const struct queuereader_config *config)
         .backoff_max = qr->config.backoff_max,
         .seed = (uint64_t)clock_wall() ^ ((uint64_t)getpid() << 40),
     });
-    qr->advance = evtimer_new(config->base, on_advance, qr);
+    qr->advance = loop_timer_new(config->base, advance, qr);
     advance_at(qr, 0);
     return qr;
 }
@@ -589,7 +583,7 @@ void queuereader_free(struct queuereader **qr)
         return;
     assert((*qr)->magic == QUEUEREADER_MAGIC);
     http_client_free(&(*qr)->client);
-    event_free((*qr)->advance);
+    loop_timer_free(&(*qr)->advance);
     plan_free(&(*qr)->plan);
     buf_free(&(*qr)->openings);
     (*qr)->magic = 0;

@@ -76,11 +76,7 @@ static struct queuereader_numbers numbers_of(const struct reader_program *p)
     return p->reader ? queuereader_numbers(p->reader) : dispatcher_numbers(p->dispatcher);
 }
 
-#define NUMBER(member)                                                                                       \
-    static double read_##member(void *ctx)                                                                   \
-    {                                                                                                        \
-        return (double)numbers_of(ctx).member;                                                               \
-    }
+#define NUMBER(member) STATS_READ(read_##member, numbers_of(ctx).member)
 NUMBER(reserved)
 NUMBER(delivered)
 NUMBER(buried)

@@ -4,10 +4,10 @@
 #include "base/url.h"
 #include "base/xxh3.h"
 #include "daemon/daemon.h"
+#include "daemon/loop_timer.h"
 #include "http/client/http_pool.h"
 #include "stream/slot_outbox.h"
 
-#include <event2/event.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -16,7 +16,7 @@
 struct turn {
     struct evaluator *evaluator;
     struct group_run *run;
-    struct event *timer;
+    struct loop_timer *timer;
     uint64_t hash;
     struct http_call *call; /* NULL: no evaluation in progress */
     int64_t seen, slot;     /* the latest slot, and that of the latest evaluation; 0: none yet */
@@ -105,13 +105,12 @@ static void ask(struct turn *t)
     buf_free(&body);
 }
 
-static void on_timer(evutil_socket_t fd, short what, void *arg)
+static void on_timer(void *arg)
 {
     struct turn *t = arg;
     int64_t now = daemon_trusted_time(t->evaluator->config.daemon) / USEC_PER_MSEC;
     int64_t interval = t->run->group->interval, offset = (int64_t)(t->hash % (uint64_t)interval);
     int64_t slot = (now - offset) / interval * interval + offset, sleep = slot + interval - now;
-    (void)fd, (void)what;
     if (t->seen - slot > interval) { /* the clock was set back */
         t->evaluator->floor = t->seen > t->evaluator->floor ? t->seen : t->evaluator->floor;
         t->seen = slot - interval;
@@ -127,14 +126,14 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
         }
     }
     sleep = sleep < 1 ? 1 : sleep > SLEEP_MAX ? SLEEP_MAX : sleep;
-    event_add(t->timer, &(struct timeval){sleep / 1000, sleep % 1000 * 1000});
+    loop_timer_set(t->timer, sleep * USEC_PER_MSEC);
 }
 
 static void free_turns(struct evaluator *e)
 {
     evaluator_stop(e);
     for (size_t i = 0; i < e->n; i++) {
-        event_free(e->turns[i].timer);
+        loop_timer_free(&e->turns[i].timer);
         buf_free(&e->turns[i].lines.text);
     }
     free(e->turns);
@@ -155,16 +154,16 @@ void evaluator_set(struct evaluator *e, struct rule_book *book)
         t->run = &book->runs[i];
         t->seen = t->run->failures->last;
         t->hash = XXH3_64bits(id, strlen(id));
-        t->timer = evtimer_new(daemon_base(e->config.daemon), on_timer, t);
+        t->timer = loop_timer_new(daemon_base(e->config.daemon), on_timer, t);
         free(id);
-        event_add(t->timer, &(struct timeval){0, 0});
+        loop_timer_set(t->timer, 0);
     }
 }
 
 void evaluator_stop(struct evaluator *e)
 {
     for (size_t i = 0; i < e->n; i++) {
-        event_del(e->turns[i].timer);
+        loop_timer_stop(e->turns[i].timer);
         if (e->turns[i].call)
             http_call_cancel(e->turns[i].call);
     }

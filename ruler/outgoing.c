@@ -2,10 +2,10 @@
 
 #include "base/backoff.h"
 #include "base/log.h"
+#include "daemon/loop_timer.h"
 #include "http/client/http_pool.h"
 #include "stream/publisher.h"
 
-#include <event2/event.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -20,15 +20,10 @@ struct outgoing {
     bool has_beat, is_busy;
     struct message_batch batch;
     struct publisher *publisher;
-    struct event *timer;
+    struct loop_timer *timer;
     struct backoff backoff;
     struct stats_counter *stored, *failed;
 };
-
-static void wait(struct outgoing *o, usec_t time)
-{
-    event_add(o->timer, &(struct timeval){time / USEC_PER_SEC, time % USEC_PER_SEC});
-}
 
 static void on_outcome(const struct publisher_outcome *outcome, void *arg)
 {
@@ -45,7 +40,7 @@ static void on_outcome(const struct publisher_outcome *outcome, void *arg)
     } else {
         stats_add(o->failed, 1);
         log_warn("alerts not stored in the queue", LOG_S("queue", o->queue), LOG_S("error", outcome->why));
-        wait(o, outcome->wait > 0 ? outcome->wait : backoff_failed(&o->backoff));
+        loop_timer_set(o->timer, outcome->wait > 0 ? outcome->wait : backoff_failed(&o->backoff));
     }
     alert_messages_end(&o->batch, o->rules.way, is_stored, ruler_now(r));
     daemon_set_notice(r->daemon, ruler_queue_settings[o->rules.way], NOTICE_ALARM, PEER_REMEDY, trouble);
@@ -63,7 +58,7 @@ static void set_valid_for(struct outgoing *o)
 
 void outgoing_work(struct outgoing *o)
 {
-    if (!o || o->is_busy || evtimer_pending(o->timer, NULL))
+    if (!o || o->is_busy || loop_timer_is_set(o->timer))
         return;
     const struct rule_book *book = o->ruler->book;
     int64_t now = ruler_now(o->ruler);
@@ -71,7 +66,7 @@ void outgoing_work(struct outgoing *o)
         alert_messages_add(&o->batch, &book->all[i].alerts);
     set_valid_for(o);
     if (!alert_messages_begin(&o->batch, &o->rules, &o->ruler->silences, now, PUT_MAX))
-        wait(o, MATCH_PAUSE);
+        loop_timer_set(o->timer, MATCH_PAUSE);
     o->has_beat = o->heartbeat > 0 && (now - o->beat_at >= o->heartbeat || now < o->beat_at);
     if (o->has_beat)
         alert_messages_heartbeat(&o->batch, now);
@@ -82,9 +77,8 @@ void outgoing_work(struct outgoing *o)
         alert_messages_end(&o->batch, o->rules.way, false, now);
 }
 
-static void on_timer(evutil_socket_t fd, short what, void *arg)
+static void on_timer(void *arg)
 {
-    (void)fd, (void)what;
     outgoing_work(arg);
 }
 
@@ -115,7 +109,7 @@ struct outgoing *outgoing_new(struct ruler *r, enum alert_way way, struct http_p
     }
     backoff_init(&o->backoff, options_int(s, "backoff_min") * USEC_PER_MSEC,
         options_int(s, "backoff_max") * USEC_PER_MSEC, (uint64_t)clock_wall());
-    o->timer = evtimer_new(daemon_base(r->daemon), on_timer, o);
+    o->timer = loop_timer_new(daemon_base(r->daemon), on_timer, o);
     o->publisher = publisher_new(
         &(struct publisher_config){.pool = pool, .queue = queue, .on_outcome = on_outcome, .arg = o});
     snprintf(labels, sizeof labels, "queue=\"%s\"", queue);
@@ -133,7 +127,7 @@ void outgoing_free(struct outgoing **op)
         return;
     outgoing_cancel(o);
     publisher_free(&o->publisher);
-    event_free(o->timer);
+    loop_timer_free(&o->timer);
     free(o);
     *op = NULL;
 }

@@ -4,12 +4,12 @@
 #include "base/log.h"
 #include "base/rate_limit.h"
 #include "daemon/daemon.h"
+#include "daemon/loop_timer.h"
 #include "http/client/http_client.h"
 #include "scraper/metadata.h"
 #include "scraper/target_names.h"
 #include "stream/slot_outbox.h"
 
-#include <event2/event.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,7 +43,7 @@ struct watched {
 
 struct scrape_loop {
     struct scrape_loop_config config;
-    struct event *timer;
+    struct loop_timer *timer;
     struct heap due, deadlines;
     struct watched **all; /* in the order of ids */
     size_t n;
@@ -279,13 +279,12 @@ static void serve(struct watched *w, int64_t now)
         begin(w, slot);
 }
 
-static void on_timer(evutil_socket_t fd, short what, void *arg)
+static void on_timer(void *arg)
 {
     struct scrape_loop *l = arg;
     struct heap_node *node;
     int64_t now = now_ms(l);
     usec_t monotonic = clock_monotonic(), sleep = LOOK_EVERY;
-    (void)fd, (void)what;
     if (l->is_stopped)
         return;
     while ((node = heap_first(&l->deadlines)) && node->priority <= monotonic)
@@ -298,7 +297,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     if (node && node->priority - monotonic < sleep)
         sleep = node->priority - monotonic;
     sleep = sleep > 0 ? sleep : 0;
-    event_add(l->timer, &(struct timeval){sleep / USEC_PER_SEC, sleep % USEC_PER_SEC});
+    loop_timer_set(l->timer, sleep);
 }
 
 static struct watched *watch(struct scrape_loop *l, struct target *t, int64_t now)
@@ -344,7 +343,7 @@ void scrape_loop_set(struct scrape_loop *l, const struct target_list *list)
         l->all[l->n] = w;
     }
     free(old);
-    on_timer(-1, 0, l);
+    on_timer(l);
 }
 
 void scrape_loop_take_back(struct scrape_loop *l, uint64_t hash, struct bytes lines)
@@ -359,7 +358,7 @@ void scrape_loop_take_back(struct scrape_loop *l, uint64_t hash, struct bytes li
 void scrape_loop_stop(struct scrape_loop *l)
 {
     l->is_stopped = true;
-    evtimer_del(l->timer);
+    loop_timer_stop(l->timer);
     for (size_t i = 0; i < l->n; i++)
         if (l->all[i]->call)
             http_call_cancel(l->all[i]->call);
@@ -390,10 +389,7 @@ void scrape_loop_print_metadata(
     metadata_print(l->metadata, metric, limit, out);
 }
 
-static double count_targets(void *ctx)
-{
-    return (double)((struct scrape_loop *)ctx)->n;
-}
+STATS_READ(count_targets, ((struct scrape_loop *)ctx)->n)
 
 static double count_up(void *ctx)
 {
@@ -404,10 +400,7 @@ static double count_up(void *ctx)
     return (double)n;
 }
 
-static double count_pages(void *ctx)
-{
-    return (double)((struct scrape_loop *)ctx)->pages;
-}
+STATS_READ(count_pages, ((struct scrape_loop *)ctx)->pages)
 
 struct scrape_loop *scrape_loop_new(const struct scrape_loop_config *config)
 {
@@ -421,7 +414,7 @@ struct scrape_loop *scrape_loop_new(const struct scrape_loop_config *config)
     struct stats *s = daemon_stats(config->daemon);
     l->config = *config;
     rate_limit_init(&l->log_limit, LOG_RATE);
-    l->timer = evtimer_new(daemon_base(config->daemon), on_timer, l);
+    l->timer = loop_timer_new(daemon_base(config->daemon), on_timer, l);
     stats_gauges(s, rows, NULL, l);
     l->scrapes = stats_counter(s, "scrapes_total", NULL, "Scrapes that have ended");
     l->failed = stats_counter(s, "scrapes_failed_total", NULL, "Scrapes that failed: up is 0");
@@ -430,7 +423,7 @@ struct scrape_loop *scrape_loop_new(const struct scrape_loop_config *config)
     l->samples = stats_counter(s, "samples_scraped_total", NULL, "Samples of the pages");
     l->duplicates = stats_counter(s, "samples_duplicate_total", NULL,
         "Samples dropped because the page, or the scraper itself, has the series already");
-    on_timer(-1, 0, l);
+    on_timer(l);
     return l;
 }
 
@@ -443,7 +436,7 @@ void scrape_loop_free(struct scrape_loop **lp)
     for (size_t i = 0; i < l->n; i++)
         watched_free(l->all[i]);
     free(l->all);
-    event_free(l->timer);
+    loop_timer_free(&l->timer);
     metadata_free(&l->metadata);
     heap_free(&l->due);
     heap_free(&l->deadlines);

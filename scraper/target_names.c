@@ -4,8 +4,8 @@
 #include "base/text_hash.h"
 #include "base/work_thread.h"
 #include "daemon/loop_notify.h"
+#include "daemon/loop_timer.h"
 
-#include <event2/event.h>
 #include <netdb.h>
 #include <stdlib.h>
 #include <uthash.h>
@@ -31,7 +31,7 @@ struct target_names {
     struct target_name *all;
     struct work_thread *thread;
     struct loop_notify *notify;
-    struct event *timer;
+    struct loop_timer *timer;
     bool is_busy;
     struct job job;
     usec_t refresh;
@@ -81,8 +81,9 @@ static void forget(struct target_names *n, struct target_name *name)
 }
 
 /* Starts a job for names that are due. */
-static void work(struct target_names *n)
+static void work(void *arg)
 {
+    struct target_names *n = arg;
     struct target_name *name, *next;
     usec_t now = clock_boot();
     if (n->is_busy)
@@ -139,12 +140,6 @@ static void on_done(void *arg)
         n->on_change(n->arg);
 }
 
-static void on_timer(evutil_socket_t fd, short what, void *arg)
-{
-    (void)fd, (void)what;
-    work(arg);
-}
-
 const char *target_names_find(struct target_names *n, const char *host)
 {
     struct target_name *name;
@@ -173,8 +168,7 @@ struct target_names *target_names_new(
         target_names_free(&n);
         return NULL;
     }
-    n->timer = event_new(base, -1, EV_PERSIST, on_timer, n);
-    event_add(n->timer, &(struct timeval){1, 0});
+    n->timer = loop_timer_every(base, USEC_PER_SEC, work, n);
     return n;
 }
 
@@ -187,8 +181,7 @@ void target_names_free(struct target_names **np)
     n->job.is_stopped = true;
     work_thread_free(&n->thread);
     loop_notify_free(&n->notify);
-    if (n->timer)
-        event_free(n->timer);
+    loop_timer_free(&n->timer);
     clear_job(&n->job);
     HASH_ITER(hh, n->all, name, next)
     {

@@ -3,10 +3,10 @@
 #include "base/log.h"
 #include "daemon/loop_notify.h"
 #include "config/peers.h"
+#include "daemon/loop_timer.h"
 #include "sortdb/sortdb_settings.h"
 
 #include <assert.h>
-#include <event2/event.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <sysexits.h>
@@ -16,7 +16,7 @@
 struct wiring {
     struct app app;
     struct loop_notify *notify;
-    struct event *look;
+    struct loop_timer *look;
 };
 static_assert(offsetof(struct wiring, app) == 0, "handlers get the address of its first member");
 
@@ -41,9 +41,8 @@ static void update_health(struct app *app)
 }
 
 /* Checks for truncated and modified files. */
-static void on_look(evutil_socket_t fd, short what, void *arg)
+static void on_look(void *arg)
 {
-    (void)fd, (void)what;
     update_health(arg);
 }
 
@@ -81,20 +80,9 @@ static struct generation_info served(void *ctx)
     return info;
 }
 
-static double served_generation(void *ctx)
-{
-    return (double)served(ctx).number;
-}
-
-static double served_records(void *ctx)
-{
-    return (double)served(ctx).records;
-}
-
-static double served_bytes(void *ctx)
-{
-    return (double)served(ctx).bytes;
-}
+STATS_READ(served_generation, served(ctx).number)
+STATS_READ(served_records, served(ctx).records)
+STATS_READ(served_bytes, served(ctx).bytes)
 
 static void hangup(void *ctx)
 {
@@ -135,8 +123,7 @@ static int start(struct daemon *d, void **ctx, struct error *error)
     config.notify_arg = w->notify;
     w->app.reloader = reloader_new(&config);
     reloader_request(w->app.reloader);
-    w->look = event_new(daemon_base(d), -1, EV_PERSIST, on_look, w);
-    evtimer_add(w->look, &(struct timeval){.tv_sec = LOOK_SECONDS});
+    w->look = loop_timer_every(daemon_base(d), LOOK_SECONDS * USEC_PER_SEC, on_look, w);
     *ctx = w;
     return 0;
 }
@@ -157,7 +144,7 @@ static void stop(void *ctx)
 {
     struct wiring *w = ctx;
     stats_remove_gauges(daemon_stats(w->app.daemon), &w->app);
-    event_free(w->look);
+    loop_timer_free(&w->look);
     reloader_free(&w->app.reloader);
     server_end(&w->app.main);
     loop_notify_free(&w->notify);

@@ -9,6 +9,7 @@
 #include "daemon/daemon.h"
 #include "daemon/daemon_directory.h"
 #include "daemon/loop_notify.h"
+#include "daemon/loop_timer.h"
 #include "http/client/http_client.h"
 #include "stream/stream_program.h"
 
@@ -35,7 +36,7 @@ struct recount {
     struct aggregate *aggregate;
     struct event_base *base;
     struct loop_notify *notify;
-    struct event *tick;
+    struct loop_timer *tick;
     struct http_client *client;
     struct progress progress;
     /* The members below describe the stream that is being followed. */
@@ -98,9 +99,8 @@ static void advance(void *arg)
         stream_client_resume(r->stream);
 }
 
-static void on_tick(evutil_socket_t fd, short what, void *arg)
+static void on_tick(void *arg)
 {
-    (void)fd, (void)what;
     advance(arg);
     show(arg, false);
 }
@@ -405,13 +405,11 @@ static void open_and_count(struct recount *r, struct options *o)
     free(names);
     if (opened != SLICE_OK)
         return fail(r, opened == SLICE_FULL ? EX_TEMPFAIL : EX_CONFIG, "%s", why.text);
-    struct timeval tick = {0, TICK};
-    r->tick = event_new(r->base, -1, EV_PERSIST, on_tick, r);
-    evtimer_add(r->tick, &tick);
+    r->tick = loop_timer_every(r->base, TICK, on_tick, r);
     check_counters(r, options_string(o, "data_dir"));
     if (r->status == 0)
         count_streams(r);
-    event_free(r->tick);
+    loop_timer_free(&r->tick);
 }
 
 static void run(struct recount *r, struct options *o)

@@ -5,8 +5,8 @@
 #include "base/io.h"
 #include "base/xxh3.h"
 #include "daemon/daemon.h"
+#include "daemon/loop_timer.h"
 #include "json/json_fields.h"
-#include <event2/event.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +49,7 @@ struct member {
 };
 
 struct pipeline {
-    struct event *timer;
+    struct loop_timer *timer;
     struct daemon *daemon; /* this process */
     struct readiness *readiness;
     struct cell_watch *cells;
@@ -75,12 +75,6 @@ static void answer_clear(struct answer *a)
 static bool is_asked(const struct pipeline *p)
 {
     return p->asked && clock_monotonic() - p->asked < ASKED_FOR;
-}
-
-static void set_timer(struct pipeline *p, usec_t wait)
-{
-    struct timeval tv = {.tv_sec = wait / USEC_PER_SEC, .tv_usec = wait % USEC_PER_SEC};
-    event_add(p->timer, &tv);
 }
 
 static void append_own_stats(const struct pipeline *p, struct buf *out)
@@ -304,14 +298,12 @@ static void report(struct pipeline *p)
         take_sample(p);
     if (p->on_report)
         p->on_report(p->on_report_arg);
-    set_timer(p, (is_asked(p) ? 1 : PIPELINE_REST) * USEC_PER_SEC - PIPELINE_REPORT_AFTER);
+    loop_timer_set(p->timer, (is_asked(p) ? 1 : PIPELINE_REST) * USEC_PER_SEC - PIPELINE_REPORT_AFTER);
 }
 
-static void on_timer(evutil_socket_t fd, short what, void *arg)
+static void on_timer(void *arg)
 {
     struct pipeline *p = arg;
-    (void)fd;
-    (void)what;
     p->is_polled = !p->is_polled;
     if (!p->is_polled) {
         report(p);
@@ -320,7 +312,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     for (size_t i = 0; i < p->n; i++)
         if (p->members[i].unanswered == 0)
             poll_member(&p->members[i]);
-    set_timer(p, PIPELINE_REPORT_AFTER);
+    loop_timer_set(p->timer, PIPELINE_REPORT_AFTER);
 }
 
 struct pipeline *pipeline_new(const struct pipeline_config *config)
@@ -337,8 +329,8 @@ struct pipeline *pipeline_new(const struct pipeline_config *config)
         answer_clear(&p->members[i].shown);
         p->members[i].shown.state = "unknown";
     }
-    p->timer = evtimer_new(config->base, on_timer, p);
-    set_timer(p, 0);
+    p->timer = loop_timer_new(config->base, on_timer, p);
+    loop_timer_set(p->timer, 0);
     return p;
 }
 
@@ -355,7 +347,7 @@ void pipeline_free(struct pipeline **pp)
         buf_free(&m->shown.detail);
         buf_free(&m->shown.stats);
     }
-    event_free(p->timer);
+    loop_timer_free(&p->timer);
     cell_watch_free(&p->cells);
     free(p);
     *pp = NULL;
@@ -425,7 +417,7 @@ void pipeline_keep_polling(struct pipeline *p)
     readiness_check(p->readiness);
     p->asked = clock_monotonic();
     if (!was_asked && !p->is_polled)
-        set_timer(p, 0);
+        loop_timer_set(p->timer, 0);
 }
 
 /* Appends the number of each archive that this process has mapped. */

@@ -11,6 +11,7 @@
 #include "daemon/service_manager.h"
 #include "daemon/workers.h"
 #include "daemon/loop_notify.h"
+#include "daemon/loop_timer.h"
 #include "http/client/http_pool.h"
 #include <assert.h>
 #include <errno.h>
@@ -151,8 +152,9 @@ struct daemon {
     struct http_server *http;
     struct service *service; /* NULL: spec->is_service is false */
     struct workers *workers; /* NULL: only the daemon's loop serves requests */
-    struct event *signals[3], *drain_begin, *drain_check, *drain_limit, *clock_tick;
-    struct event *tick; /* of daemon_set_tick; NULL: none */
+    struct event *signals[3];
+    struct loop_timer *drain_begin, *drain_check, *drain_limit, *clock_tick;
+    struct loop_timer *tick; /* of daemon_set_tick; NULL: none */
     void (*on_tick)(void *ctx);
     struct clock_watch clocks;
     struct stats_counter *clock_jumps;
@@ -210,31 +212,26 @@ uint64_t daemon_clock_jumps(const struct daemon *d)
     return d->clocks.jumps;
 }
 
-static void on_clock_tick(evutil_socket_t fd, short what, void *arg)
+static void on_clock_tick(void *arg)
 {
-    (void)fd, (void)what;
     daemon_trusted_time(arg);
 }
 
-static void on_tick(evutil_socket_t fd, short what, void *arg)
+static void on_tick(void *arg)
 {
     struct daemon *d = arg;
-    (void)fd, (void)what;
     d->on_tick(d->ctx);
 }
 
 void daemon_set_tick(struct daemon *d, usec_t every, void (*fn)(void *ctx))
 {
     d->on_tick = fn;
-    d->tick = event_new(d->base, -1, EV_PERSIST, on_tick, d);
-    event_add(d->tick, &(struct timeval){every / USEC_PER_SEC, every % USEC_PER_SEC});
+    d->tick = loop_timer_every(d->base, every, on_tick, d);
 }
 
 static void end_tick(struct daemon *d)
 {
-    if (d->tick)
-        event_free(d->tick);
-    d->tick = NULL;
+    loop_timer_free(&d->tick);
 }
 
 bool daemon_is_ready(const struct daemon *d)
@@ -413,42 +410,28 @@ static void run_posts(void *arg)
     }
 }
 
-static struct timeval after_ms(int64_t ms)
-{
-    return (struct timeval){.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
-}
-
 /* Ends the drain if the daemon has called daemon_drained and all connections are closed. */
-static void check_drain(evutil_socket_t fd, short what, void *arg)
+static void check_drain(void *arg)
 {
     struct daemon *d = arg;
-    (void)fd;
-    (void)what;
     if (d->drained && (!d->http || http_server_connections(d->http) == 0))
         event_base_loopbreak(d->base);
     else
-        event_add(d->drain_check, &(struct timeval){.tv_usec = DRAIN_POLL_MS * 1000});
+        loop_timer_set(d->drain_check, DRAIN_POLL_MS * USEC_PER_MSEC);
 }
 
-static void end_drain(struct daemon *d)
+static void end_drain(void *arg)
 {
+    struct daemon *d = arg;
     bool may_abort = !d->drained && !d->aborting && d->spec->abort_drain && d->spec->abort_drain(d->ctx);
     if (!may_abort) {
         daemon_fail(d, EX_TEMPFAIL);
         return;
     }
-    struct timeval limit = after_ms(DAEMON_ABORT_TIME_MAX / USEC_PER_MSEC);
     log_warn("the drain is cut short: work in progress has 3 s to end");
     d->aborting = true;
     d->status = EX_TEMPFAIL;
-    event_add(d->drain_limit, &limit);
-}
-
-static void on_drain_timeout(evutil_socket_t fd, short what, void *arg)
-{
-    (void)fd;
-    (void)what;
-    end_drain(arg);
+    loop_timer_set(d->drain_limit, DAEMON_ABORT_TIME_MAX);
 }
 
 void daemon_drained(struct daemon *d)
@@ -458,7 +441,7 @@ void daemon_drained(struct daemon *d)
 
 static void begin_drain(struct daemon *d)
 {
-    event_del(d->drain_begin);
+    loop_timer_stop(d->drain_begin);
     pthread_mutex_lock(&d->state_lock);
     d->draining = true;
     d->ready = false;
@@ -469,34 +452,31 @@ static void begin_drain(struct daemon *d)
     if (d->http)
         http_server_drain(d->http);
     workers_drain(d->workers);
-    struct timeval limit = after_ms(options_int(d->options, "drain_timeout"));
-    event_add(d->drain_limit, &limit);
+    loop_timer_set(d->drain_limit, options_int(d->options, "drain_timeout") * USEC_PER_MSEC);
     if (d->spec->drain) {
         end_tick(d);
         d->spec->drain(d->ctx);
     } else {
         d->drained = true;
     }
-    event_active(d->drain_check, EV_TIMEOUT, 0);
+    loop_timer_set(d->drain_check, 0);
 }
 
 /* Begins the drain once each new connection has sent its first request or is NEW_CONNECTION old. While the drain waits
  * for this, the daemon still answers requests but accepts no connections. */
-static void try_drain(evutil_socket_t fd, short what, void *arg)
+static void try_drain(void *arg)
 {
     struct daemon *d = arg;
-    (void)fd;
-    (void)what;
     if (d->http && http_server_stop_accepting(d->http, NEW_CONNECTION))
-        event_add(d->drain_begin, &(struct timeval){.tv_usec = DRAIN_POLL_MS * 1000});
+        loop_timer_set(d->drain_begin, DRAIN_POLL_MS * USEC_PER_MSEC);
     else
         begin_drain(d);
 }
 
 void daemon_begin_stop(struct daemon *d)
 {
-    if (!d->draining && !evtimer_pending(d->drain_begin, NULL))
-        try_drain(-1, 0, d);
+    if (!d->draining && !loop_timer_is_set(d->drain_begin))
+        try_drain(d);
 }
 
 void daemon_fail(struct daemon *d, int status)
@@ -526,7 +506,7 @@ static void on_signal(evutil_socket_t sig, short what, void *arg)
             d->spec->hangup(d->ctx);
     } else if (d->draining) {
         end_drain(d);
-    } else if (evtimer_pending(d->drain_begin, NULL)) {
+    } else if (loop_timer_is_set(d->drain_begin)) {
         begin_drain(d);
     } else {
         daemon_begin_stop(d);
@@ -720,11 +700,10 @@ static int start(struct daemon *d, struct error *error)
         }
         sigdelset(&before, SIGHUP); /* daemon_main has blocked SIGHUP */
         pthread_sigmask(SIG_SETMASK, &before, NULL);
-        d->drain_begin = evtimer_new(d->base, try_drain, d);
-        d->drain_check = evtimer_new(d->base, check_drain, d);
-        d->drain_limit = evtimer_new(d->base, on_drain_timeout, d);
-        d->clock_tick = event_new(d->base, -1, EV_PERSIST, on_clock_tick, d);
-        evtimer_add(d->clock_tick, &(struct timeval){.tv_sec = 1});
+        d->drain_begin = loop_timer_new(d->base, try_drain, d);
+        d->drain_check = loop_timer_new(d->base, check_drain, d);
+        d->drain_limit = loop_timer_new(d->base, end_drain, d);
+        d->clock_tick = loop_timer_every(d->base, USEC_PER_SEC, on_clock_tick, d);
         d->notify = loop_notify_new(d->base, run_posts, d);
         status = d->spec->start(d, &d->ctx, error);
     }
@@ -791,14 +770,10 @@ static int run(const struct daemon_spec *spec, struct options *o)
     for (int i = 0; i < 3; i++)
         if (d.signals[i])
             event_free(d.signals[i]);
-    if (d.drain_begin)
-        event_free(d.drain_begin);
-    if (d.drain_check)
-        event_free(d.drain_check);
-    if (d.drain_limit)
-        event_free(d.drain_limit);
-    if (d.clock_tick)
-        event_free(d.clock_tick);
+    loop_timer_free(&d.drain_begin);
+    loop_timer_free(&d.drain_check);
+    loop_timer_free(&d.drain_limit);
+    loop_timer_free(&d.clock_tick);
     loop_notify_free(&d.notify);
     stats_free(&d.stats);
     event_base_free(d.base);

@@ -2,7 +2,7 @@
 
 #include "base/amount.h"
 #include "base/log.h"
-#include <event2/event.h>
+#include "daemon/loop_timer.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 struct disk_guard {
     struct disk_guard_config config;
     char *dir;
-    struct event *timer;
+    struct loop_timer *timer;
     bool warns, refuses;
     bool was_full;           /* disk_guard_note_full was called, and the disk has no room yet */
     uint64_t free;           /* free bytes at the last check */
@@ -36,8 +36,9 @@ static bool is_below(uint64_t bytes, uint64_t limit, bool was_below)
     return bytes < limit + (was_below ? limit / RESUME_PART : 0);
 }
 
-static void look(struct disk_guard *g)
+static void look(void *arg)
 {
+    struct disk_guard *g = arg;
     struct statvfs fs;
     char is_free[SIZE_TEXT], wanted[SIZE_TEXT], notice[160];
     if (statvfs(g->dir, &fs) != 0)
@@ -71,20 +72,12 @@ static void look(struct disk_guard *g)
         g->config.on_look(g->config.arg, !g->refuses && !g->was_full);
 }
 
-static void on_timer(evutil_socket_t fd, short what, void *arg)
-{
-    (void)fd, (void)what;
-    look(arg);
-}
-
 struct disk_guard *disk_guard_new(const struct disk_guard_config *config)
 {
     struct disk_guard *g = mem_zalloc(sizeof *g);
-    struct timeval every = {.tv_usec = DISK_GUARD_EVERY};
     g->config = *config;
     g->dir = mem_strdup(config->dir);
-    g->timer = event_new(daemon_base(config->daemon), -1, EV_PERSIST, on_timer, g);
-    evtimer_add(g->timer, &every);
+    g->timer = loop_timer_every(daemon_base(config->daemon), DISK_GUARD_EVERY, look, g);
     look(g);
     return g;
 }
@@ -95,7 +88,7 @@ void disk_guard_free(struct disk_guard **gp)
     *gp = NULL;
     if (!g)
         return;
-    event_free(g->timer);
+    loop_timer_free(&g->timer);
     free(g->dir);
     free(g);
 }

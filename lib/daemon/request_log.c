@@ -3,8 +3,8 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/rfc3339.h"
+#include "daemon/loop_timer.h"
 #include <errno.h>
-#include <event2/event.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -18,7 +18,7 @@ struct request_log {
     int fd; /* descriptor of the file; -1: the file could not be opened */
     struct buf lines;
     uint64_t n_lines;
-    struct event *flush_event;
+    struct loop_timer *flush_timer;
     struct stats_counter *lost;
     bool is_error_logged;
 };
@@ -37,8 +37,9 @@ static int open_file(struct request_log *l)
     return l->fd;
 }
 
-static void flush(struct request_log *l)
+static void flush(void *arg)
 {
+    struct request_log *l = arg;
     struct stat st;
     if (l->lines.len == 0)
         return;
@@ -54,12 +55,6 @@ static void flush(struct request_log *l)
     buf_clear(&l->lines);
 }
 
-static void on_flush(evutil_socket_t fd, short what, void *arg)
-{
-    (void)fd, (void)what;
-    flush(arg);
-}
-
 struct request_log *request_log_new(const char *path, struct event_base *base, struct stats *stats)
 {
     struct request_log *l = mem_zalloc(sizeof *l);
@@ -72,7 +67,7 @@ struct request_log *request_log_new(const char *path, struct event_base *base, s
         errno = why;
         return NULL;
     }
-    l->flush_event = event_new(base, -1, 0, on_flush, l);
+    l->flush_timer = loop_timer_new(base, flush, l);
     return l;
 }
 
@@ -85,8 +80,7 @@ void request_log_free(struct request_log **lp)
     flush(l);
     if (l->fd >= 0)
         close(l->fd);
-    if (l->flush_event)
-        event_free(l->flush_event);
+    loop_timer_free(&l->flush_timer);
     buf_free(&l->lines);
     free(l->path);
     free(l);
@@ -104,7 +98,6 @@ void request_log_reopen(struct request_log *l)
 
 void request_log_add(struct request_log *l, const struct http_ended *e, usec_t wall)
 {
-    static const struct timeval second = {1, 0};
     char time[RFC3339_TEXT];
     struct buf *b = &l->lines;
     struct bytes path = e->path;
@@ -127,6 +120,6 @@ void request_log_add(struct request_log *l, const struct http_ended *e, usec_t w
     l->n_lines++;
     if (b->len >= FLUSH_BYTES)
         flush(l);
-    else if (!evtimer_pending(l->flush_event, NULL))
-        evtimer_add(l->flush_event, &second);
+    else if (!loop_timer_is_set(l->flush_timer))
+        loop_timer_set(l->flush_timer, USEC_PER_SEC);
 }

@@ -4,10 +4,10 @@
 #include "base/log.h"
 #include "base/work_thread.h"
 #include "daemon/loop_notify.h"
+#include "daemon/loop_timer.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <event2/event.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sysexits.h>
@@ -21,7 +21,7 @@ struct nats_client {
     struct nats_client_config config;
     struct work_thread *thread;
     struct loop_notify *notify;
-    struct event *stuck; /* fires if the request in progress does not end */
+    struct loop_timer *stuck; /* fires if the request in progress does not end */
     bool is_busy;
     natsConnection *connection;
     jsCtx *js;
@@ -82,10 +82,8 @@ static void run(void *ctx, void *job)
         c->config.perform(c->config.arg);
 }
 
-static void on_stuck(evutil_socket_t fd, short what, void *arg)
+static void on_stuck(void *arg)
 {
-    (void)fd;
-    (void)what;
     (void)arg;
     log_error(
         "a request to a nats-server hangs: this process exits, so that a restarted process connects again");
@@ -97,7 +95,7 @@ void nats_client_start(struct nats_client *c)
     usec_t limit =
         nats_client_timeout(c) * REQUEST_TIMEOUTS * (usec_t)nats_settings_servers(c->config.options);
     assert(!c->is_busy);
-    event_add(c->stuck, &(struct timeval){.tv_sec = limit / USEC_PER_SEC + 1});
+    loop_timer_set(c->stuck, limit + USEC_PER_SEC);
     c->is_busy = true;
     work_thread_start(c->thread, c);
 }
@@ -108,7 +106,7 @@ static void on_notify(void *arg)
     if (!work_thread_done(c->thread))
         return;
     c->is_busy = false;
-    event_del(c->stuck);
+    loop_timer_stop(c->stuck);
     c->config.on_done(c->config.arg);
 }
 
@@ -145,7 +143,7 @@ struct nats_client *nats_client_new(const struct nats_client_config *config, str
     natsOptions_Destroy(tried);
     struct nats_client *c = mem_zalloc(sizeof *c);
     c->config = *config;
-    c->stuck = evtimer_new(config->base, on_stuck, c);
+    c->stuck = loop_timer_new(config->base, on_stuck, c);
     c->notify = loop_notify_new(config->base, on_notify, c);
     if (c->notify)
         c->thread = work_thread_new(&(struct work_thread_config){
@@ -165,13 +163,12 @@ void nats_client_free(struct nats_client **cc)
     usec_t end = clock_monotonic() + STOP_TIMEOUTS * nats_client_timeout(c);
     while (c->is_busy && !work_thread_done(c->thread)) {
         if (clock_monotonic() > end)
-            on_stuck(-1, 0, c);
+            on_stuck(c);
         clock_sleep(STOP_POLL);
     }
     if (c->thread)
         work_thread_free(&c->thread);
-    if (c->stuck)
-        event_free(c->stuck);
+    loop_timer_free(&c->stuck);
     loop_notify_free(&c->notify);
     nats_client_disconnect(c);
     free(c);

@@ -1,7 +1,7 @@
+#include "daemon/loop_timer.h"
 #include "stream/line_scheduler.h"
 
 #include <assert.h>
-#include <event2/event.h>
 #include <stdlib.h>
 #include <sys/queue.h>
 
@@ -22,24 +22,21 @@ struct line_queue {
 TAILQ_HEAD(line_queue_list, line_queue);
 
 struct line_scheduler {
-    struct event *slice;
+    struct loop_timer *slice;
     struct line_queue_list waiting;
 };
 
 static void schedule_slice(struct line_scheduler *t)
 {
-    /* With a timer, the loop polls for other events first. With event_active, the loop would not poll first. */
-    static const struct timeval now = {0, 0};
-    if (!TAILQ_EMPTY(&t->waiting) && !evtimer_pending(t->slice, NULL))
-        evtimer_add(t->slice, &now);
+    if (!TAILQ_EMPTY(&t->waiting) && !loop_timer_is_set(t->slice))
+        loop_timer_set(t->slice, 0);
 }
 
-static void on_slice(evutil_socket_t fd, short what, void *arg)
+static void on_slice(void *arg)
 {
     struct line_scheduler *t = arg;
     struct line_queue *q;
     usec_t now = clock_monotonic(), until = now + LINE_SLICE;
-    (void)fd, (void)what;
     for (; now < until && (q = TAILQ_FIRST(&t->waiting)); now = clock_monotonic()) {
         do {
             struct piece *p = STAILQ_FIRST(&q->pieces);
@@ -64,7 +61,7 @@ static void on_slice(evutil_socket_t fd, short what, void *arg)
 struct line_scheduler *line_scheduler_new(struct event_base *base)
 {
     struct line_scheduler *t = mem_zalloc(sizeof *t);
-    t->slice = evtimer_new(base, on_slice, t);
+    t->slice = loop_timer_new(base, on_slice, t);
     TAILQ_INIT(&t->waiting);
     return t;
 }
@@ -73,7 +70,7 @@ void line_scheduler_free(struct line_scheduler **tp)
 {
     if (!*tp)
         return;
-    event_free((*tp)->slice);
+    loop_timer_free(&(*tp)->slice);
     free(*tp);
     *tp = NULL;
 }

@@ -3,11 +3,11 @@
 #include "base/backoff.h"
 #include "base/log.h"
 #include "base/random_id.h"
+#include "daemon/loop_timer.h"
 #include "http/client/http_pool.h"
 #include "stream/publisher.h"
 
 #include <assert.h>
-#include <event2/event.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -22,7 +22,7 @@ struct item {
 struct outbox {
     struct outbox_config config;
     struct publisher *publisher;
-    struct event *timer;
+    struct loop_timer *timer;
     struct backoff backoff;
     char opening[RANDOM_ID_SIZE]; /* stored with each mark: shows whether this process has moved it */
     bool is_busy, is_known;       /* a request is in progress; `mark` is pubsub's */
@@ -106,15 +106,11 @@ static void adopt(struct outbox *o, uint64_t mark)
     o->batch_last = NULL;
 }
 
-static void wait(struct outbox *o, usec_t time)
-{
-    event_add(o->timer, &(struct timeval){time / USEC_PER_SEC, time % USEC_PER_SEC});
-}
-
 /* Starts the next request, unless one is in progress or waits. */
-static void work(struct outbox *o)
+static void work(void *arg)
 {
-    if (o->is_busy || evtimer_pending(o->timer, NULL) || (o->is_known && !o->first))
+    struct outbox *o = arg;
+    if (o->is_busy || loop_timer_is_set(o->timer) || (o->is_known && !o->first))
         return;
     o->is_busy = true;
     if (!o->is_known) {
@@ -161,18 +157,12 @@ static void on_outcome(const struct publisher_outcome *outcome, void *arg)
         end_batch(o, false);
     } else {
         trouble = outcome->why;
-        wait(o, outcome->wait > 0 ? outcome->wait : backoff_failed(&o->backoff));
+        loop_timer_set(o->timer, outcome->wait > 0 ? outcome->wait : backoff_failed(&o->backoff));
     }
     if (!trouble)
         backoff_succeeded(&o->backoff);
     work(o);
     o->config.on_change(trouble, o->config.arg);
-}
-
-static void on_timer(evutil_socket_t fd, short what, void *arg)
-{
-    (void)fd, (void)what;
-    work(arg);
 }
 
 void outbox_add(struct outbox *o, uint64_t owner, int64_t slot, struct buf *lines, uint64_t n_lines)
@@ -207,15 +197,8 @@ uint64_t outbox_floor(const struct outbox *o)
     return o->floor;
 }
 
-static double read_bytes(void *ctx)
-{
-    return (double)((struct outbox *)ctx)->bytes;
-}
-
-static double read_pieces(void *ctx)
-{
-    return (double)((struct outbox *)ctx)->n;
-}
+STATS_READ(read_bytes, ((struct outbox *)ctx)->bytes)
+STATS_READ(read_pieces, ((struct outbox *)ctx)->n)
 
 /* Registers a counter PIECES_VERB_total. */
 static struct stats_counter *counter(
@@ -247,7 +230,7 @@ struct outbox *outbox_new(const struct outbox_config *config)
     o->config = *config;
     random_id(o->opening);
     backoff_init(&o->backoff, config->backoff_min, config->backoff_max, (uint64_t)clock_wall());
-    o->timer = evtimer_new(config->base, on_timer, o);
+    o->timer = loop_timer_new(config->base, work, o);
     o->publisher = publisher_new(&(struct publisher_config){
         .pool = config->pool, .stream = config->stream, .on_outcome = on_outcome, .arg = o});
     register_stats(o);
@@ -262,7 +245,7 @@ void outbox_free(struct outbox **op)
         return;
     stats_remove_gauges(o->config.stats, o);
     publisher_free(&o->publisher);
-    event_free(o->timer);
+    loop_timer_free(&o->timer);
     while (o->first)
         remove_after(o, NULL);
     buf_free(&o->body);

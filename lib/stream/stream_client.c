@@ -5,11 +5,11 @@
 #include "json/json_fields.h"
 #include "base/line_splitter.h"
 #include "base/log.h"
+#include "daemon/loop_timer.h"
 #include "journal/opening.h"
 #include "stream/watermark.h"
 
 #include <assert.h>
-#include <event2/event.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ struct stream_client {
     char before[STREAM_OPENING_TEXT];  /* opening of the byte before `asked_from` */
     char *stream, *begin;
     struct http_call *call;
-    struct event *timer;
+    struct loop_timer *timer;
     struct backoff backoff;
     struct line_splitter lines;
     struct buf statement;                                  /* the beginning of an incomplete statement */
@@ -42,7 +42,7 @@ struct stream_client {
     char trouble[600];
 };
 
-static void ask(struct stream_client *c);
+static void ask(void *arg);
 
 static void changed(struct stream_client *c)
 {
@@ -72,17 +72,10 @@ static void check_caught_up(struct stream_client *c)
     changed(c);
 }
 
-static void on_timer(evutil_socket_t fd, short what, void *arg)
-{
-    (void)fd, (void)what;
-    ask(arg);
-}
-
 static void ask_after(struct stream_client *c, usec_t delay)
 {
-    struct timeval tv = {(time_t)(delay / USEC_PER_SEC), (suseconds_t)(delay % USEC_PER_SEC)};
     if (!c->stopped)
-        evtimer_add(c->timer, &tv);
+        loop_timer_set(c->timer, delay);
 }
 
 static void refuse(struct stream_client *c, const char *text)
@@ -436,8 +429,9 @@ static void on_done(enum http_client_result result, const struct http_reply_view
     changed(c);
 }
 
-static void ask(struct stream_client *c)
+static void ask(void *arg)
 {
+    struct stream_client *c = arg;
     struct buf target = {0};
     if (c->stopped || c->paused || c->call)
         return;
@@ -473,7 +467,7 @@ struct stream_client *stream_client_new(const struct stream_client_config *confi
     c->stream = mem_strdup(config->stream);
     c->begin = mem_strdup(config->begin ? config->begin : "earliest");
     c->cursor = config->from;
-    c->timer = evtimer_new(config->base, on_timer, c);
+    c->timer = loop_timer_new(config->base, ask, c);
     backoff_init(&c->backoff, RETRY_FIRST, RETRY_MAX, (uint64_t)clock_wall() ^ (uint64_t)getpid() << 32);
     ask_after(c, 0);
     return c;
@@ -483,7 +477,7 @@ void stream_client_stop(struct stream_client *c)
 {
     c->stopped = c->ignoring = true;
     line_splitter_reset(&c->lines);
-    evtimer_del(c->timer);
+    loop_timer_stop(c->timer);
     if (c->call)
         http_call_cancel(c->call);
 }
@@ -494,7 +488,7 @@ void stream_client_free(struct stream_client **cp)
     if (!c)
         return;
     stream_client_stop(c);
-    event_free(c->timer);
+    loop_timer_free(&c->timer);
     line_splitter_free(&c->lines);
     buf_free(&c->statement);
     free(c->stream);

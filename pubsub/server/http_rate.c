@@ -1,6 +1,6 @@
+#include "daemon/loop_timer.h"
 #include "pubsub/server/pubsub_server.h"
 
-#include <event2/event.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -19,7 +19,7 @@ struct rate_client {
     LIST_ENTRY(rate_client) link;
     struct http_request *req;
     const struct stream *stream; /* NULL: all streams together */
-    struct event *timer;
+    struct loop_timer *timer;
     uint64_t lines; /* number of lines at the last event */
     usec_t at;      /* time of the last event, by the monotonic clock */
 };
@@ -38,7 +38,7 @@ static uint64_t lines_of(const struct rate_client *c)
 static void forget(struct rate_client *c)
 {
     LIST_REMOVE(c, link);
-    event_free(c->timer);
+    loop_timer_free(&c->timer);
     free(c);
 }
 
@@ -48,10 +48,9 @@ static void client_gone(struct http_request *req, void *arg)
     forget(arg);
 }
 
-static void write_event(evutil_socket_t fd, short what, void *arg)
+static void write_event(void *arg)
 {
     struct rate_client *c = arg;
-    (void)fd, (void)what;
     struct buf text = {0};
     uint64_t lines = lines_of(c);
     usec_t now = clock_monotonic();
@@ -68,7 +67,6 @@ void http_rate(struct http_request *req, void *ctx)
     struct pubsub_server *server = ctx;
     struct bytes name;
     struct stream *s = NULL;
-    const struct timeval interval = {.tv_sec = RATE_SECONDS};
     if (server_wants_events(req) && !server_is_up(server)) {
         server_retry_events(req);
         return;
@@ -79,8 +77,7 @@ void http_rate(struct http_request *req, void *ctx)
     struct rate_client *c = mem_zalloc(sizeof *c);
     *c = (struct rate_client){.server = server, .req = req, .stream = s, .at = clock_monotonic()};
     c->lines = lines_of(c);
-    c->timer = event_new(daemon_base(server->daemon), -1, EV_PERSIST, write_event, c);
-    event_add(c->timer, &interval);
+    c->timer = loop_timer_every(daemon_base(server->daemon), RATE_SECONDS * USEC_PER_SEC, write_event, c);
     LIST_INSERT_HEAD(&server->rate_clients, c, link);
     http_on_gone(req, client_gone, c);
     http_set_long_poll(req);

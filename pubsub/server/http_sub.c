@@ -1,14 +1,15 @@
 #include "pubsub/server/pubsub_server.h"
 
 #include "base/log.h"
+#include "daemon/loop_timer.h"
 #include "pubsub/stream/block_cache.h"
 #include "pubsub/stream/framing.h"
 #include "stream/watermark.h"
 
 #include <assert.h>
 #include <event2/buffer.h>
-#include <event2/event.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 #include <uthash.h>
@@ -591,10 +592,8 @@ void http_sub_tick(struct pubsub_server *server)
     }
 }
 
-static void abort_responses(evutil_socket_t fd, short what, void *arg)
+static void abort_responses(void *arg)
 {
-    (void)fd;
-    (void)what;
     struct pubsub_server *server = arg;
     struct http_subscriber *h;
     while ((h = LIST_FIRST(&server->subscribers))) {
@@ -621,9 +620,8 @@ void http_sub_end_all(struct pubsub_server *server)
     }
     if (LIST_EMPTY(&server->subscribers))
         return;
-    struct timeval limit = {DRAIN_SECONDS_MAX, 0};
-    server->drain_limit = evtimer_new(daemon_base(server->daemon), abort_responses, server);
-    evtimer_add(server->drain_limit, &limit);
+    server->drain_limit = loop_timer_new(daemon_base(server->daemon), abort_responses, server);
+    loop_timer_set(server->drain_limit, DRAIN_SECONDS_MAX * USEC_PER_SEC);
 }
 
 static const char *state_of(const struct http_subscriber *h)

@@ -4,6 +4,7 @@
 #include "config/peers.h"
 #include "daemon/daemon_directory.h"
 #include "daemon/loop_notify.h"
+#include "daemon/loop_timer.h"
 #include "daemon/scrubber.h"
 #include "pubsub/server/nng_publish.h"
 #include "pubsub/server/pubsub_server.h"
@@ -11,7 +12,6 @@
 #include "pubsub/stream/window.h"
 
 #include <assert.h>
-#include <event2/event.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stddef.h>
@@ -24,7 +24,7 @@
 struct wiring {
     struct pubsub_server server;
     struct loop_notify *notify;
-    struct event *tick;
+    struct loop_timer *tick;
     struct scrubber *scrubber;
     struct nng_publish *nng; /* NULL: none */
     /* The recovery runs in a thread of its own. Only the recovery thread uses streams and cursors
@@ -35,10 +35,9 @@ struct wiring {
 };
 static_assert(offsetof(struct wiring, server) == 0, "handlers get its address");
 
-static void on_tick(evutil_socket_t fd, short what, void *arg)
+static void on_tick(void *arg)
 {
     struct wiring *w = arg;
-    (void)fd, (void)what;
     usec_t trusted = daemon_trusted_time(w->server.daemon), boot = clock_boot();
     for (size_t i = 0; i < streams_count(w->server.streams); i++) {
         struct stream *s = streams_at(w->server.streams, i);
@@ -107,10 +106,8 @@ static void take_recovered(void *arg)
     /* Ticks follow each other in at most half a heartbeat interval, so that a heartbeat is late by at most half of
      * its interval. */
     usec_t interval = server->heartbeat / 2 < TICK_MAX ? server->heartbeat / 2 : TICK_MAX;
-    struct timeval tv = {(time_t)(interval / USEC_PER_SEC), (suseconds_t)(interval % USEC_PER_SEC)};
-    w->tick = event_new(daemon_base(server->daemon), -1, EV_PERSIST, on_tick, w);
-    evtimer_add(w->tick, &tv);
-    on_tick(-1, 0, w);
+    w->tick = loop_timer_every(daemon_base(server->daemon), interval, on_tick, w);
+    on_tick(w);
     server->guard = disk_guard_new(&(struct disk_guard_config){.daemon = server->daemon,
         .dir = options_string(daemon_options(server->daemon), "data_dir"),
         .what = "publishes",
@@ -221,8 +218,7 @@ static void stop(void *ctx)
         return;
     join_recovery(w);
     w->server.drained = true; /* the event loop has ended, so no part may report the end of the drain */
-    if (w->tick)
-        event_free(w->tick);
+    loop_timer_free(&w->tick);
     disk_guard_free(&w->server.guard);
     nng_publish_close(&w->nng);
     scrubber_stop(&w->scrubber);
@@ -231,8 +227,7 @@ static void stop(void *ctx)
     untils_close(&w->server.untils);
     streams_free(&w->server.streams);
     loop_notify_free(&w->notify);
-    if (w->server.drain_limit)
-        event_free(w->server.drain_limit);
+    loop_timer_free(&w->server.drain_limit);
     free(w);
 }
 

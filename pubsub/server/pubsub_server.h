@@ -38,8 +38,8 @@ struct pubsub_server {
     size_t n_subscribers;
     struct stated *stated; /* statements since the last tick, by stream (http_sub.c) */
     LIST_HEAD(, rate_client) rate_clients;
-    struct event *drain_limit; /* timer that aborts the remaining responses of a drain */
-    size_t n_refusing;         /* number of streams that refuse publishes */
+    struct loop_timer *drain_limit; /* timer that aborts the remaining responses of a drain */
+    size_t n_refusing;              /* number of streams that refuse publishes */
     struct stats_counter *lines, *bytes, *duplicates, *refused, *sent_bytes, *sent_lines, *sent_streams;
     struct stats_counter *passed, *cursors_gone;
     struct {

@@ -3,6 +3,7 @@
 #include "config/peers.h"
 #include "daemon/daemon_directory.h"
 #include "daemon/loop_notify.h"
+#include "daemon/loop_timer.h"
 #include "daemon/scrubber.h"
 #include "simplequeue/queue/overflow_log.h"
 #include "simplequeue/server/http_common.h"
@@ -10,7 +11,6 @@
 #include "simplequeue/server/queue_settings.h"
 
 #include <errno.h>
-#include <event2/event.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,12 +25,10 @@ struct wiring {
     struct nng_ingest *ingest; /* NULL: the daemon does not use nng */
 };
 
-static void on_timer(evutil_socket_t fd, short what, void *arg)
+static void on_timer(void *arg)
 {
     struct queue_server *server = &((struct wiring *)arg)->server;
     struct queue_now now = queue_loop_now();
-    (void)fd;
-    (void)what;
     server->loop.armed = INT64_MAX;
     queues_tick(server->queues, now);
     wait_tick(&server->loop, now.monotonic);
@@ -260,8 +258,7 @@ static void stop(void *ctx)
     scrubber_stop(&w->scrubber);
     disk_guard_free(&server->guard);
     queues_free(&server->queues);
-    if (server->loop.timer)
-        event_free(server->loop.timer);
+    loop_timer_free(&server->loop.timer);
     if (w->notify)
         loop_notify_free(&w->notify);
     heap_free(&server->loop.waits);
@@ -294,7 +291,7 @@ static int start(struct daemon *d, void **ctx, struct error *error)
     server->refused = stats_counter(stats, "refused_total", NULL, "requests that a queue refused");
     settings_warn(o);
     w->notify = loop_notify_new(daemon_base(d), on_notify, w);
-    loop->timer = evtimer_new(daemon_base(d), on_timer, w);
+    loop->timer = loop_timer_new(daemon_base(d), on_timer, w);
     int status = open_parts(w, o, error);
     if (status != 0) {
         stop(w);

@@ -2,9 +2,9 @@
 
 #include "base/clock.h"
 #include "daemon/daemon.h"
+#include "daemon/loop_timer.h"
 
 #include <assert.h>
-#include <event2/event.h>
 #include <stdlib.h>
 
 struct queue_now queue_loop_now(void)
@@ -23,9 +23,7 @@ void queue_loop_arm(struct queue_loop *loop)
         return;
     loop->armed = first;
     usec_t left = first - clock_monotonic();
-    left = left > 0 ? left : 0;
-    struct timeval tv = {(time_t)(left / USEC_PER_SEC), (suseconds_t)(left % USEC_PER_SEC)};
-    evtimer_add(loop->timer, &tv);
+    loop_timer_set(loop->timer, left > 0 ? left : 0);
 }
 
 void queue_loop_begin(struct queue_loop *loop)

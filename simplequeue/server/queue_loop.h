@@ -16,13 +16,13 @@ struct event;
 struct queue_loop {
     struct daemon *daemon;
     struct queues *queues;
-    struct event *timer; /* created by main.c; its callback handles deadlines and sets the timer again */
-    usec_t armed;        /* monotonic time at which the timer fires; INT64_MAX: never */
-    struct heap waits;   /* deadlines of waiting requests */
-    size_t working;      /* number of requests and evictions in progress */
-    bool drained;        /* true if the end of all work was reported to the daemon */
-    bool storage_failed; /* true after a failed write; the daemon then writes nothing */
-    size_t n_disk_full;  /* number of queues whose last put found no disk space */
+    struct loop_timer *timer; /* created by main.c; its callback handles deadlines and sets the timer again */
+    usec_t armed;             /* monotonic time at which the timer fires; INT64_MAX: never */
+    struct heap waits;        /* deadlines of waiting requests */
+    size_t working;           /* number of requests and evictions in progress */
+    bool drained;             /* true if the end of all work was reported to the daemon */
+    bool storage_failed;      /* true after a failed write; the daemon then writes nothing */
+    size_t n_disk_full;       /* number of queues whose last put found no disk space */
 };
 
 struct queue_now queue_loop_now(void);

@@ -8,11 +8,11 @@
 #include "json/json_path.h"
 #include "base/log.h"
 #include "daemon/loop_notify.h"
+#include "daemon/loop_timer.h"
 #include "stream/stream_client.h"
 #include "stream/stream_program.h"
 
 #include <assert.h>
-#include <event2/event.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -53,7 +53,7 @@ struct writer {
     struct stream_client *stream;
     struct http_client *pubsub;
     struct loop_notify *notify;
-    struct event *ticker, *quiet;
+    struct loop_timer *ticker, *quiet;
     struct event_time *event_time; /* NULL: lines are filed by arrival */
     struct archive_run *runs;      /* lines to add to the archive next */
     size_t n_runs, room_for_runs;
@@ -222,9 +222,8 @@ static bool is_full(const struct writer *w)
 
 static void on_lines(struct bytes lines, void *arg)
 {
-    static const struct timeval quiet = {0, QUIET};
     struct writer *w = arg;
-    event_add(w->quiet, &quiet);
+    loop_timer_set(w->quiet, QUIET);
     size_t taken = w->held.len == 0 ? take_fitting(w, lines) : 0;
     buf_append(&w->held, lines.ptr + taken, lines.len - taken);
     if (is_full(w)) {
@@ -277,7 +276,7 @@ static void tick(void *arg)
 {
     struct writer *w = arg;
     file_archive_tick(w->archive, clock_wall(), clock_monotonic());
-    if (!evtimer_pending(w->quiet, NULL)) /* writes lines that waited for space or memory */
+    if (!loop_timer_is_set(w->quiet)) /* writes lines that waited for space or memory */
         file_archive_write(w->archive);
     if (w->held.len > 0 && !file_archive_is_full(w->archive)) {
         size_t taken = take_fitting(w, buf_bytes(&w->held));
@@ -298,16 +297,9 @@ static void wake(void *arg)
     loop_notify_wake(w->notify);
 }
 
-static void on_ticker(evutil_socket_t fd, short what, void *arg)
-{
-    (void)fd, (void)what;
-    tick(arg);
-}
-
-static void on_quiet(evutil_socket_t fd, short what, void *arg)
+static void on_quiet(void *arg)
 {
     struct writer *w = arg;
-    (void)fd, (void)what;
     file_archive_write(w->archive);
 }
 
@@ -357,14 +349,13 @@ static int start(struct daemon *d, void **ctx, struct error *error)
     struct writer *w = mem_zalloc(sizeof *w);
     const char *field = options_text(o, "time_field"), *format = options_string(o, "filename_format");
     const char *compress = options_string(o, "compress");
-    const struct timeval every = {0, TICK};
     struct rlimit limit;
     *ctx = w;
     w->daemon = d;
     if (field)
         w->event_time = event_time_new(field, event_seconds_units(options_string(o, "time_unit")));
     w->notify = loop_notify_new(daemon_base(d), tick, w);
-    w->quiet = evtimer_new(daemon_base(d), on_quiet, w);
+    w->quiet = loop_timer_new(daemon_base(d), on_quiet, w);
     /* Only archives by event time open many files. The daemon has already raised its descriptor limit. */
     size_t max_open = (size_t)options_int(o, "max_open");
     size_t need = file_archive_descriptors(max_open) + OTHER_DESCRIPTORS;
@@ -407,8 +398,7 @@ static int start(struct daemon *d, void **ctx, struct error *error)
             .on_gap = on_gap,
             .on_change = on_change,
             .arg = w});
-    w->ticker = event_new(daemon_base(d), -1, EV_PERSIST, on_ticker, w);
-    event_add(w->ticker, &every);
+    w->ticker = loop_timer_every(daemon_base(d), TICK, tick, w);
     register_stats(w);
     if (is_one_name(format))
         log_warn("filename_format has no conversion: all lines go to one file until SIGHUP",
@@ -442,9 +432,8 @@ static void stop(void *ctx)
     stream_client_free(&w->stream);
     http_client_free(&w->pubsub);
     file_archive_close(&w->archive);
-    if (w->ticker)
-        event_free(w->ticker);
-    event_free(w->quiet);
+    loop_timer_free(&w->ticker);
+    loop_timer_free(&w->quiet);
     loop_notify_free(&w->notify);
     event_time_free(&w->event_time);
     free(w->runs);

@@ -13,11 +13,11 @@
 #include "http/server/http_server.h"
 #include "stream/line_scheduler.h"
 #include "base/log.h"
+#include "daemon/loop_timer.h"
 #include "streams/filter/republisher.h"
 #include "stream/stream_client.h"
 #include "stream/stream_program.h"
 
-#include <event2/event.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,7 +63,7 @@ struct program {
     struct daemon *daemon;
     struct hash_key *key;
     struct mark_reader *marks; /* NULL: links are not checked */
-    struct event *marks_timer;
+    struct loop_timer *marks_timer;
     bool has_marks_problem;
     struct line_filter *filter;
     struct line_scheduler *scheduler;
@@ -87,7 +87,7 @@ struct sub {
     struct http_request *req;
     struct http_client *pubsub;
     struct stream_client *source;
-    struct event *ending;
+    struct loop_timer *ending;
     struct line_filter *filter; /* the filter in the request; NULL: no filter */
     struct line_queue *unfiltered;
     struct buf once;    /* a line after the program's filter */
@@ -268,7 +268,7 @@ static void forget(struct sub *h)
     stream_client_free(&h->source);
     http_client_free(&h->pubsub);
     line_queue_free(&h->unfiltered);
-    event_free(h->ending);
+    loop_timer_free(&h->ending);
     line_filter_free(&h->filter);
     buf_free(&h->once);
     buf_free(&h->passed);
@@ -311,9 +311,8 @@ static void pause_or_resume(struct sub *h)
 
 static void end_if_over(struct sub *h)
 {
-    static const struct timeval now = {0, 0};
     if (h->over && line_queue_is_empty(h->unfiltered))
-        evtimer_add(h->ending, &now);
+        loop_timer_set(h->ending, 0);
 }
 
 static void on_sub_slice(void *arg)
@@ -357,10 +356,9 @@ static void client_gone(struct http_request *req, void *arg)
     forget(arg);
 }
 
-static void on_ending(evutil_socket_t fd, short what, void *arg)
+static void on_ending(void *arg)
 {
     struct sub *h = arg;
-    (void)fd, (void)what;
     const char *trouble = stream_client_trouble(h->source, NULL);
     if (h->started)
         http_stream_end(h->req);
@@ -480,7 +478,7 @@ static void serve_sub(struct http_request *req, void *ctx)
     http_on_drain(req, PENDING_LOW, drained, h);
     if (follow)
         http_set_long_poll(req);
-    h->ending = evtimer_new(daemon_base(p->daemon), on_ending, h);
+    h->ending = loop_timer_new(daemon_base(p->daemon), on_ending, h);
     h->unfiltered = line_queue_new(&(struct line_queue_config){
         .scheduler = p->scheduler, .on_line = on_sub_line, .on_slice = on_sub_slice, .arg = h});
     h->pubsub = http_client_new(&(struct http_client_config){.base = daemon_base(p->daemon),
@@ -509,23 +507,14 @@ static void on_change(void *arg)
 }
 
 #define NUMBER(member)                                                                                       \
-    static double read_##member(void *ctx)                                                                   \
-    {                                                                                                        \
-        return (double)republisher_numbers(((struct program *)ctx)->republisher).member;                     \
-    }
+    STATS_READ(read_##member, republisher_numbers(((struct program *)ctx)->republisher).member)
 NUMBER(runs)
 NUMBER(gaps)
 NUMBER(offset)
 
 #define LINES(name, member)                                                                                  \
-    static double read_##name(void *ctx)                                                                     \
-    {                                                                                                        \
-        return (double)republisher_numbers(((struct program *)ctx)->republisher).lines.member;               \
-    }                                                                                                        \
-    static double read_sub_##name(void *ctx)                                                                 \
-    {                                                                                                        \
-        return (double)((struct program *)ctx)->sub_lines.member;                                            \
-    }
+    STATS_READ(read_##name, republisher_numbers(((struct program *)ctx)->republisher).lines.member)          \
+    STATS_READ(read_sub_##name, ((struct program *)ctx)->sub_lines.member)
 LINES(read, read)
 LINES(passed, by[LINE_PASSED])
 LINES(filtered, by[LINE_FILTERED])
@@ -533,10 +522,7 @@ LINES(undecided, by[LINE_UNDECIDED])
 LINES(refused, by[LINE_REFUSED])
 LINES(overlong, by[LINE_OVERLONG])
 
-static double read_subscribers(void *ctx)
-{
-    return (double)((struct program *)ctx)->n_subs;
-}
+STATS_READ(read_subscribers, ((struct program *)ctx)->n_subs)
 
 static void register_stats(struct program *p)
 {
@@ -581,11 +567,10 @@ static const struct http_route routes[] = {
 };
 
 /* A problem of the marks is a warning: lines pass without a check. */
-static void look_at_marks(evutil_socket_t fd, short what, void *arg)
+static void look_at_marks(void *arg)
 {
     struct program *p = arg;
     const char *problem = mark_reader_problem(p->marks);
-    (void)fd, (void)what;
     if (problem && !p->has_marks_problem)
         log_warn("cannot read the marks", LOG_S("error", problem));
     p->has_marks_problem = problem != NULL;
@@ -596,9 +581,9 @@ static void watch_marks(struct program *p)
 {
     if (!p->marks)
         return;
-    p->marks_timer = event_new(daemon_base(p->daemon), -1, EV_PERSIST, look_at_marks, p);
-    event_add(p->marks_timer, &(struct timeval){.tv_sec = MARKS_LOOK_SECONDS});
-    look_at_marks(-1, 0, p);
+    p->marks_timer =
+        loop_timer_every(daemon_base(p->daemon), MARKS_LOOK_SECONDS * USEC_PER_SEC, look_at_marks, p);
+    look_at_marks(p);
 }
 
 static int start(struct daemon *d, void **ctx, struct error *error)
@@ -699,8 +684,7 @@ static void stop(void *ctx)
     http_client_free(&p->source);
     http_pool_free(&p->destination);
     line_filter_free(&p->filter);
-    if (p->marks_timer)
-        event_free(p->marks_timer);
+    loop_timer_free(&p->marks_timer);
     mark_reader_free(&p->marks);
     hash_key_free(&p->key);
     free(p->token);

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/erased_line.h"
 #include "base/log.h"
+#include "daemon/loop_timer.h"
 #include "http/client/http_pool.h"
 #include "stream/publisher.h"
 #include "stream/stream_client.h"
@@ -11,7 +12,6 @@
 #include "stream/watermark.h"
 #include "stream/line_scheduler.h"
 
-#include <event2/event.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -24,7 +24,7 @@
 struct republisher {
     struct republisher_config config;
     struct stream_client *source;
-    struct event *mark_timer;
+    struct loop_timer *mark_timer;
     struct line_queue *unfiltered;     /* lines that are not filtered yet; NULL: no filter */
     struct buf passed;                 /* lines of the next run */
     uint64_t first;                    /* offset at which to begin if the destination has no mark */
@@ -40,7 +40,7 @@ struct republisher {
     char producer[NAME_LEN_MAX + 1], producer_name[NAME_LEN_MAX + 1];
     char command[200]; /* shell command that sets the destination's mark, without the offset at its end */
     struct buf run;    /* lines of the current run */
-    struct event *retry_timer;
+    struct loop_timer *retry_timer;
     struct backoff backoff;
     char trouble[330];
     struct republisher_numbers numbers;
@@ -78,8 +78,9 @@ static void drop_collected(struct republisher *r)
 
 /* Sends a request to the destination. If the mark does not move, the request contains no lines. The request also
  * contains the time up to which the destination is complete once the run is stored. */
-static void request(struct republisher *r)
+static void request(void *arg)
 {
+    struct republisher *r = arg;
     if (r->doing == ASKING)
         publisher_ask(r->destination, r->producer);
     else
@@ -149,9 +150,7 @@ static void failed(struct republisher *r, const struct publisher_outcome *o)
     if (strcmp(r->trouble, why) != 0)
         log_warn("cannot publish", LOG_S("to", r->name), LOG_S("error", why));
     snprintf(r->trouble, sizeof r->trouble, "%s", why);
-    usec_t delay = o->wait > 0 ? o->wait : backoff_failed(&r->backoff);
-    const struct timeval tv = {(time_t)(delay / USEC_PER_SEC), (suseconds_t)(delay % USEC_PER_SEC)};
-    evtimer_add(r->retry_timer, &tv);
+    loop_timer_set(r->retry_timer, o->wait > 0 ? o->wait : backoff_failed(&r->backoff));
     on_change(r);
 }
 
@@ -166,10 +165,9 @@ static void succeeded(struct republisher *r)
 }
 
 /* Sends the new mark if no line has passed, or only `until` if the mark has not changed. */
-static void on_mark_timer(evutil_socket_t fd, short what, void *arg)
+static void on_mark_timer(void *arg)
 {
     struct republisher *r = arg;
-    (void)fd, (void)what;
     loss_log_report(&r->losses, &r->numbers.lines, r->name, clock_monotonic(), false);
     bool states = !r->config.to_queue && r->mark > 0 && !r->has_sent;
     if (may_send(r) && (reached(r) > r->mark || states))
@@ -229,12 +227,6 @@ static void on_outcome(const struct publisher_outcome *o, void *arg)
     if (o->result == PUBLISHER_ASKED)
         asked(r, o);
     send_what_passed(r);
-}
-
-static void on_retry(evutil_socket_t fd, short what, void *arg)
-{
-    (void)fd, (void)what;
-    request(arg);
 }
 
 static void on_begin(void *arg)
@@ -342,7 +334,6 @@ struct republisher *republisher_new(const struct republisher_config *config)
     struct republisher *r = mem_zalloc(sizeof *r);
     struct event_base *base = daemon_base(config->daemon);
     const struct options *o = daemon_options(config->daemon);
-    const struct timeval every = {MARK_EVERY_SECONDS, 0};
     r->config = *config;
     r->name = config->to_queue ? config->to_queue : options_text(o, "to_stream");
     r->destination = publisher_new(&(struct publisher_config){.pool = config->destination,
@@ -353,14 +344,13 @@ struct republisher *republisher_new(const struct republisher_config *config)
     if (!options_text(o, "producer") && !config->to_queue)
         snprintf(
             r->producer_name, sizeof r->producer_name, "%s.%s", config->program, options_text(o, "stream"));
-    r->retry_timer = evtimer_new(base, on_retry, r);
+    r->retry_timer = loop_timer_new(base, request, r);
     backoff_init(&r->backoff, RETRY_FIRST, RETRY_MAX, (uint64_t)clock_wall() ^ (uint64_t)getpid() << 32);
     if (config->filter)
         r->unfiltered = line_queue_new(&(struct line_queue_config){
             .scheduler = config->scheduler, .on_line = filter_line, .on_slice = on_filtered, .arg = r});
     follow(r, NULL);
-    r->mark_timer = event_new(base, -1, EV_PERSIST, on_mark_timer, r);
-    event_add(r->mark_timer, &every);
+    r->mark_timer = loop_timer_every(base, MARK_EVERY_SECONDS * USEC_PER_SEC, on_mark_timer, r);
     return r;
 }
 
@@ -371,8 +361,8 @@ void republisher_free(struct republisher **rp)
         return;
     loss_log_report(&r->losses, &r->numbers.lines, r->name, clock_monotonic(), true);
     publisher_free(&r->destination);
-    event_free(r->mark_timer);
-    event_free(r->retry_timer);
+    loop_timer_free(&r->mark_timer);
+    loop_timer_free(&r->retry_timer);
     stream_client_free(&r->source);
     line_queue_free(&r->unfiltered);
     buf_free(&r->passed);

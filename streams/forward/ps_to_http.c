@@ -23,12 +23,12 @@
 #include "base/log.h"
 #include "config/reject_options.h"
 #include "base/xxh3.h"
+#include "daemon/loop_timer.h"
 #include "streams/filter/republisher.h"
 #include "stream/stream_client.h"
 #include "stream/stream_program.h"
 
 #include <errno.h>
-#include <event2/event.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,7 +109,7 @@ struct program {
     const char *state_path;
     int state_lock;             /* descriptor of the state's lock; -1: not locked */
     struct reject_file rejects; /* file of the refused lines; path NULL: refused lines are only logged */
-    struct event *committer;
+    struct loop_timer *committer;
     bool state_found; /* a state was found at the start, or has been stored */
     bool state_failed;
     /* Settings: */
@@ -125,7 +125,7 @@ struct program {
     size_t n_batches, under_way;
     struct stream_cursor cursor; /* position before which every line is delivered or skipped */
     uint64_t refused_in_row;     /* number of lines skipped since the last accepted line */
-    struct event *timer;         /* timer of the next attempt */
+    struct loop_timer *timer;    /* timer of the next attempt */
     bool was_full, stopping;
     bool refuses_all; /* poison_limit is reached, and another line was refused */
     char trouble[400];
@@ -276,15 +276,14 @@ static void end_drain(struct program *p)
     daemon_drained(p->daemon);
 }
 
-static void on_commit(evutil_socket_t fd, short what, void *arg)
+static void on_commit(void *arg)
 {
     struct program *p = arg;
-    (void)fd, (void)what;
     commit(p);
     update_health(p);
 }
 
-static void start_waiting(struct program *p);
+static void start_waiting(void *arg);
 
 /* Inserts a batch after the batch `before`, or as the first batch if `before` is NULL. */
 static struct batch *batch_new(struct program *p, struct batch *before, uint64_t begin, const char *opening)
@@ -466,8 +465,9 @@ static void answered(enum http_client_result result, const struct http_reply_vie
 
 /* Sends the batches that are due. A batch that waits for a retry occupies one of the `parallel` slots, so that with one
  * slot no batch overtakes another batch. */
-static void start_waiting(struct program *p)
+static void start_waiting(void *arg)
 {
+    struct program *p = arg;
     usec_t now = clock_monotonic(), wake = INT64_MAX;
     size_t slots = p->stopping ? 0 : p->parallel - p->under_way;
     for (struct batch *b = p->first; b && slots > 0; b = b->next) {
@@ -503,15 +503,7 @@ static void start_waiting(struct program *p)
     }
     if (wake == INT64_MAX)
         return;
-    usec_t delay = wake > now ? wake - now : 0;
-    const struct timeval tv = {(time_t)(delay / USEC_PER_SEC), (suseconds_t)(delay % USEC_PER_SEC)};
-    evtimer_add(p->timer, &tv);
-}
-
-static void on_timer(evutil_socket_t fd, short what, void *arg)
-{
-    (void)fd, (void)what;
-    start_waiting(arg);
+    loop_timer_set(p->timer, wake > now ? wake - now : 0);
 }
 
 /* Adds a batch without lines for an erased line, which is not sent. The batch only moves the cursor. */
@@ -567,10 +559,7 @@ static void on_gap(uint64_t before, uint64_t after, void *arg)
     drop_done(p);
 }
 
-static double read_refuses_all(void *ctx)
-{
-    return ((struct program *)ctx)->refuses_all;
-}
+STATS_READ(read_refuses_all, ((struct program *)ctx)->refuses_all)
 
 static double read_offset(void *ctx)
 {
@@ -614,7 +603,7 @@ static int start_delivery(struct program *p, struct options *o, struct error *er
     p->poison_limit = (uint64_t)options_int(o, "poison_limit");
     p->content_type = options_string(o, "content_type");
     p->cursor = p->state.cursor;
-    p->timer = evtimer_new(daemon_base(p->daemon), on_timer, p);
+    p->timer = loop_timer_new(daemon_base(p->daemon), start_waiting, p);
     p->lines = stats_counter(s, "lines_delivered_total", NULL, "Lines delivered (2xx)");
     p->batches = stats_counter(s, "batches_delivered_total", NULL, "Requests answered with 2xx");
     p->failures = stats_counter(s, "tries_failed_total", NULL, "Requests that failed");
@@ -631,10 +620,8 @@ static int start_delivery(struct program *p, struct options *o, struct error *er
             .on_gap = on_gap,
             .on_change = on_change,
             .arg = p});
-    int64_t every = options_int(o, "commit_every");
-    const struct timeval tv = {every / 1000, every % 1000 * 1000};
-    p->committer = event_new(daemon_base(p->daemon), -1, EV_PERSIST, on_commit, p);
-    event_add(p->committer, &tv);
+    p->committer = loop_timer_every(
+        daemon_base(p->daemon), options_int(o, "commit_every") * USEC_PER_MSEC, on_commit, p);
     return 0;
 }
 
@@ -697,8 +684,7 @@ static void stop(void *ctx)
     if (!p)
         return;
     stats_remove_gauges(daemon_stats(p->daemon), p);
-    if (p->committer)
-        event_free(p->committer);
+    loop_timer_free(&p->committer);
     republisher_free(&p->republisher);
     stream_client_free(&p->stream);
     http_pool_free(&p->pool);
@@ -708,8 +694,7 @@ static void stop(void *ctx)
         buf_free(&b->lines);
         free(b);
     }
-    if (p->timer)
-        event_free(p->timer);
+    loop_timer_free(&p->timer);
     http_client_free(&p->source);
     archive_state_free(&p->state);
     if (p->state_lock >= 0)

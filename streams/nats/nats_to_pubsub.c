@@ -3,13 +3,13 @@
 #include "base/log.h"
 #include "config/peers.h"
 #include "daemon/daemon.h"
+#include "daemon/loop_timer.h"
 #include "http/client/http_pool.h"
 #include "nats/nats_settings.h"
 #include "stream/publisher.h"
 #include "json/json_fields.h"
 #include "streams/nats/nats_reader.h"
 
-#include <event2/event.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,8 +37,8 @@ struct cell {
     struct nats_client *nats;
     struct nats_reader reader;
     struct copier *copier;
-    struct event *timer; /* starts the next request */
-    bool is_busy;        /* a request is in progress */
+    struct loop_timer *timer; /* starts the next request */
+    bool is_busy;             /* a request is in progress */
     bool is_stopping;
     bool has_run;   /* `run` is not stored yet */
     bool is_record; /* `run` stores the partitions of the setting */
@@ -97,12 +97,6 @@ static int check(struct options *o, struct error *error)
     return peer_check(o, "pubsub", error);
 }
 
-static void set_timer(struct cell *c, usec_t wait)
-{
-    struct timeval tv = {.tv_sec = wait / USEC_PER_SEC, .tv_usec = wait % USEC_PER_SEC};
-    evtimer_add(c->timer, &tv);
-}
-
 /* Reports queues that wait, and the lag, at most once a second. */
 static void report(struct cell *c)
 {
@@ -135,7 +129,7 @@ static void request_done(struct cell *c, usec_t wait)
     if (c->is_stopping)
         daemon_drained(c->daemon);
     else
-        set_timer(c, wait);
+        loop_timer_set(c->timer, wait);
 }
 
 static void request_failed(struct cell *c, const char *of, const char *why)
@@ -324,12 +318,10 @@ static void on_outcome(const struct publisher_outcome *o, void *arg)
 }
 
 /* Starts the next request. */
-static void on_timer(evutil_socket_t fd, short events, void *arg)
+static void on_timer(void *arg)
 {
     struct cell *c = arg;
     usec_t now = clock_monotonic();
-    (void)fd;
-    (void)events;
     c->is_busy = true;
     c->step = (struct copy_step){.action = COPY_IDLE};
     bool is_free = !c->has_run && c->asked_at > 0;
@@ -356,20 +348,9 @@ static struct copy_lag lag(void *cell)
     return copier_lag(((struct cell *)cell)->copier, clock_wall());
 }
 
-static double read_lag_messages(void *cell)
-{
-    return (double)lag(cell).messages;
-}
-
-static double read_lag_bytes(void *cell)
-{
-    return (double)(lag(cell).messages * ((struct cell *)cell)->mean_bytes);
-}
-
-static double read_lag_seconds(void *cell)
-{
-    return (double)lag(cell).time / USEC_PER_SEC;
-}
+STATS_READ(read_lag_messages, lag(ctx).messages)
+STATS_READ(read_lag_bytes, lag(ctx).messages *((struct cell *)ctx)->mean_bytes)
+STATS_READ(read_lag_seconds, (double)lag(ctx).time / USEC_PER_SEC)
 
 static double read_waiting(void *cell)
 {
@@ -377,15 +358,8 @@ static double read_waiting(void *cell)
     return (double)copier_waiting(((struct cell *)cell)->copier, &why);
 }
 
-static double read_unread(void *cell)
-{
-    return (double)copier_unread(((struct cell *)cell)->copier);
-}
-
-static double read_max_age(void *cell)
-{
-    return (double)((struct cell *)cell)->max_age / USEC_PER_SEC;
-}
+STATS_READ(read_unread, copier_unread(((struct cell *)ctx)->copier))
+STATS_READ(read_max_age, (double)((struct cell *)ctx)->max_age / USEC_PER_SEC)
 
 static void register_stats(struct cell *c)
 {
@@ -454,8 +428,8 @@ static int start(struct daemon *d, void **ctx, struct error *error)
     if (!c->nats)
         return EX_CONFIG;
     register_stats(c);
-    c->timer = evtimer_new(daemon_base(d), on_timer, c);
-    set_timer(c, 0);
+    c->timer = loop_timer_new(daemon_base(d), on_timer, c);
+    loop_timer_set(c->timer, 0);
     return EX_OK;
 }
 
@@ -463,7 +437,7 @@ static void drain(void *ctx)
 {
     struct cell *c = ctx;
     c->is_stopping = true;
-    evtimer_del(c->timer);
+    loop_timer_stop(c->timer);
     if (!c->is_busy)
         daemon_drained(c->daemon);
 }
@@ -479,8 +453,7 @@ static void stop(void *ctx)
     nats_Close();
     publisher_free(&c->publisher);
     http_pool_free(&c->pubsub);
-    if (c->timer)
-        event_free(c->timer);
+    loop_timer_free(&c->timer);
     copier_free(&c->copier);
     free(c);
 }

@@ -2,6 +2,7 @@
 #include "base/child_fork.h"
 #include "base/log.h"
 #include "base/random_id.h"
+#include "daemon/loop_timer.h"
 #include <assert.h>
 #include <errno.h>
 #include <event2/buffer.h>
@@ -35,7 +36,7 @@ struct child {
     char status_text[STATUS_TEXT_MAX];
     char last_end[32];
     unsigned restarts;
-    struct event *timer;        /* restarts the program while RESTARTING, kills it while STOPPING */
+    struct loop_timer *timer;   /* restarts the program while RESTARTING, kills it while STOPPING */
     struct bufferevent *output; /* standard output and error of the running process */
 };
 
@@ -65,12 +66,6 @@ static void set_state(struct child *c, enum supervisor_state state)
 {
     c->state = state;
     c->owner->config.on_change(index_of(c), c->owner->config.arg);
-}
-
-static void set_timer(struct child *c, usec_t after)
-{
-    struct timeval tv = {.tv_sec = after / USEC_PER_SEC, .tv_usec = after % USEC_PER_SEC};
-    event_add(c->timer, &tv);
 }
 
 static void forward_lines(struct child *c, bool all)
@@ -188,11 +183,11 @@ static void stop_next(struct supervisor *s)
         if (c->pid != 0) {
             set_state(c, SUPERVISOR_STOPPING);
             kill(c->pid, SIGTERM);
-            set_timer(c, s->config.stop_timeout);
+            loop_timer_set(c->timer, s->config.stop_timeout);
             return;
         }
         if (c->state != SUPERVISOR_STOPPED) {
-            event_del(c->timer);
+            loop_timer_stop(c->timer);
             set_state(c, SUPERVISOR_STOPPED);
         }
     }
@@ -217,7 +212,7 @@ void supervisor_renew(struct supervisor *s, size_t program)
     struct child *c = &s->children[program];
     if (s->stopping || c->state == SUPERVISOR_FAILED || c->state == SUPERVISOR_WAITING || c->is_renewed)
         return;
-    event_del(c->timer);
+    loop_timer_stop(c->timer);
     if (c->pid == 0) {
         start_child(c);
         return;
@@ -225,14 +220,12 @@ void supervisor_renew(struct supervisor *s, size_t program)
     c->is_renewed = true;
     set_state(c, SUPERVISOR_STOPPING);
     kill(c->pid, SIGTERM);
-    set_timer(c, s->config.stop_timeout);
+    loop_timer_set(c->timer, s->config.stop_timeout);
 }
 
-static void on_timer(evutil_socket_t fd, short what, void *arg)
+static void on_timer(void *arg)
 {
     struct child *c = arg;
-    (void)fd;
-    (void)what;
     assert(c->magic == CHILD_MAGIC);
     if (c->state == SUPERVISOR_RESTARTING)
         start_child(c);
@@ -250,11 +243,11 @@ static void handle_end(struct child *c, const char *how, int code)
     const char *name = c->program->name;
     snprintf(c->last_end, sizeof c->last_end, "%s%s %d", how, exited ? " status" : "", code);
     if (c->owner->stopping) {
-        event_del(c->timer);
+        loop_timer_stop(c->timer);
         set_state(c, SUPERVISOR_STOPPED);
         stop_next(c->owner);
     } else if (c->is_renewed) {
-        event_del(c->timer);
+        loop_timer_stop(c->timer);
         c->is_renewed = false;
         start_child(c);
     } else if (refused && !c->program->optional) {
@@ -275,7 +268,7 @@ static void handle_end(struct child *c, const char *how, int code)
         c->ready_since = 0;
         c->restarts++;
         set_state(c, SUPERVISOR_RESTARTING);
-        set_timer(c, c->delay);
+        loop_timer_set(c->timer, c->delay);
         log_warn("daemon ended; restarting", LOG_S("daemon", name), LOG_S("by", how), LOG_I("code", code),
             LOG_I("delay_ms", c->delay / USEC_PER_MSEC));
     }
@@ -377,7 +370,7 @@ struct supervisor *supervisor_new(const struct supervisor_config *config, char *
     }
     for (size_t i = 0; i < config->n; i++) {
         s->children[i] = (struct child){.magic = CHILD_MAGIC, .owner = s, .program = &config->programs[i]};
-        s->children[i].timer = evtimer_new(config->base, on_timer, &s->children[i]);
+        s->children[i].timer = loop_timer_new(config->base, on_timer, &s->children[i]);
     }
     s->notify_event = event_new(config->base, s->notify_fd, EV_READ | EV_PERSIST, on_notify, s);
     s->child_event = evsignal_new(config->base, SIGCHLD, on_child_signal, s);
@@ -394,7 +387,7 @@ void supervisor_free(struct supervisor **sp)
     for (size_t i = 0; i < s->config.n; i++) {
         assert(s->children[i].pid == 0);
         close_output(&s->children[i]);
-        event_free(s->children[i].timer);
+        loop_timer_free(&s->children[i].timer);
     }
     event_free(s->notify_event);
     event_free(s->child_event);
