@@ -266,6 +266,12 @@ class AccessLog(harness.MillraceTest):
                                 '--log-format=%h|%u|%t|"%r"|%>s', log)
         self.assertEqual(done.returncode, 0, done)
         wait_until(lambda: self.breakdown("p.all") == {"/one": 1}, lambda: self.breakdown("p.all"))
+        extended = self.write("w3c.log", "#Version: 1.0\n#Fields: date time c-ip cs-method cs-uri-stem cs-uri-query sc-status\n"
+                              "2012-03-24 09:00:00 192.0.2.7 GET /two a=b 200\n#Date: 2012-03-24 09:00:01\n")
+        done = self.run_program("millrace", "put", "--config", self.config, "--data-dir", self.path("data"),
+                                "--log-format=%{%Y-%m-%d %H:%M:%S}t %h %m %U %q %>s", extended)
+        self.assertEqual(done.returncode, 0, done)
+        wait_until(lambda: self.breakdown("p.all") == {"/one": 1, "/two": 1}, lambda: self.breakdown("p.all"))
         for form in ("%h %u", "$remote_addr"):
             done = self.run_program("millrace", "put", "--config", self.config, "--data-dir", self.path("data"), "--log-format=" + form, log)
             self.assertEqual(done.returncode, 64, done)

@@ -336,7 +336,10 @@ static void append_field(
         break;
     case LOG_TARGET:
     case LOG_PATH:
-        append_target(f, event, text);
+        if (strcmp(p->member, "query") == 0 && text.len > 0 && text.ptr[0] != '?')
+            append_text(f, event, "query", text); /* other servers than Apache write no `?` */
+        else
+            append_target(f, event, text);
         break;
     case LOG_SITE:
         append_site(f, event, text);

@@ -77,6 +77,7 @@ void put_input_begin(struct put_input *in, struct put *put, const char *name, co
         .producer = producer,
         .tag = tag,
         .auth_token = put->token,
+        .advice = options_text(o, "queue_url") ? "" : "; `millrace status` shows the pipeline",
         .refused = refused,
         .timeout = timeout_of(o),
         .stopped = &put_stopped});
@@ -221,6 +222,17 @@ int put_open_door(struct put *p, bool is_needed)
     return r == PUT_DOOR_WRONG ? tool_fail(EX_CONFIG, "%s", error.text) : 0;
 }
 
+/* True for a line that is no request in a log of W3C's extended format. */
+static bool is_directive(struct bytes line)
+{
+    static const char *const names[] = {
+        "#Version:", "#Fields:", "#Software:", "#Date:", "#Start-Date:", "#End-Date:", "#Remark:"};
+    size_t i = 0;
+    while (i < sizeof names / sizeof *names && !bytes_starts_with(line, bytes_str(names[i])))
+        i++;
+    return i < sizeof names / sizeof *names;
+}
+
 static int take_log(struct put_input *in, struct bytes line)
 {
     bool is_replaced = false;
@@ -228,6 +240,8 @@ static int take_log(struct put_input *in, struct bytes line)
     if (status != 0)
         return status;
     struct bytes text = bytes_without_line_end(line);
+    if (is_directive(text))
+        text = BYTES_NONE;
     const char *why = text.len > 0 ? log_format_read(in->log, text, &in->event, &is_replaced) : NULL;
     if (why && memchr(text.ptr, '\0', text.len))
         why = CSV_HAS_NULS;

@@ -226,6 +226,8 @@ static void test_directives(void **state)
     format = "%{sec}t %m %U %q %h %>s %s";
     check("1332547200 GET /a ?x=1 h 200 301", "{\"time\":1332547200,\"method\":\"GET\",\"path\":\"/"
                                               "a\",\"query\":\"x=1\",\"host\":\"h\",\"status\":200}");
+    check("1332547200 GET /a x=1 h 200 301", "{\"time\":1332547200,\"method\":\"GET\",\"path\":\"/"
+                                             "a\",\"query\":\"x=1\",\"host\":\"h\",\"status\":200}");
     check("1332547200 GET /a  h 200 301",
         "{\"time\":1332547200,\"method\":\"GET\",\"path\":\"/a\",\"host\":\"h\",\"status\":200}");
     format = "combined";
