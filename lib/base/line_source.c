@@ -442,7 +442,8 @@ int line_source_skip(struct line_source *s, uint64_t offset, uint64_t *reached, 
 {
     char last = '\n';
     struct stat st;
-    if (s->kind == UNKNOWN && find_kind(s, error) != 0)
+    /* The beginning of a text shows its encoding and line ends. */
+    if (s->kind == UNKNOWN && (s->is_text ? fill(s, error) : find_kind(s, error)) != 0)
         return -1;
     /* In a plain regular file, seek to the byte before `offset`, and drop the bytes that were read to detect the
      * kind. */

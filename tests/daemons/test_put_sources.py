@@ -82,6 +82,14 @@ class Sources(QueueTest):
             self.assertEqual(self.posted(self.write("access.log.1", b"\n".join(lines) + b"\n")), lines)
             self.assertEqual(self.posted(self.path("access.log.1")), [], "a repetition")
 
+    def test_texts_of_other_systems_that_grow(self):
+        """UTF-16 with its mark, as PowerShell writes it, and lines that end in CR."""
+        for name, encode in (("wide", lambda text: text.encode("utf-16")), ("cr", lambda text: text.replace("\n", "\r").encode())):
+            for n, want in ((2, 2), (2, 0), (5, 3)):
+                lines = ['{"file":"%s","n":%d}' % (name, i) for i in range(n)]
+                posted = self.posted(self.write(name, encode("\n".join(lines) + "\n")), producer=name)
+                self.assertEqual(posted, [line.encode() for line in lines[n - want:]])
+
     def test_contents_with_the_same_beginning(self):
         """The day's CSV has the same first line each day."""
         for day, n in enumerate((100, 150, 60)):

@@ -109,7 +109,7 @@ static struct line_source *open_source(const struct put *p, const char *name)
     const char *encoding = options_string(p->o, "encoding");
     if (s)
         line_source_skip_holes(s);
-    if (s && (encoding || p->form.is_csv))
+    if (s)
         line_source_as_text(s, encoding);
     if (!s)
         tool_fail(EX_NOINPUT, "%s", error.text);
