@@ -594,6 +594,11 @@ class StatusTest(harness.MillraceTest):
         self.assertRegex(self.text(), r"\nlast (minute|[1-9]\d? s) +0 counted")
         self.assertEqual(self.look()[0], 1)
 
+    def test_the_most_frequent_reasons_are_shown(self):
+        pipeline = self.up().wait_ready()
+        pipeline.ask("simplequeue", "POST", "/mput", b"\n".join([b'{"t":7}', b'{"l":"x"}'] + [b"[]"] * 3 + [b"x"] * 4))
+        wait_until(lambda: re.search(r"9 rejected: 4 not JSON[^,]*, 3 not an object, 2 for other reasons\n", self.text()), self.text)
+
     def test_a_producer_that_holds_completeness_back(self):
         pipeline = self.up().wait_ready()
         pipeline.ask("simplequeue", "POST", "/put", b'{"t":1332637200,"l":"a"}')

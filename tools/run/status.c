@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -151,6 +152,18 @@ static void print_daemons(const struct pipeline_status *s, const struct screen *
     }
 }
 
+struct reason {
+    uint64_t lines;
+    struct bytes text;
+};
+
+/* The most frequent reason first. */
+static int by_lines(const void *a, const void *b)
+{
+    const struct reason *x = a, *y = b;
+    return (x->lines < y->lines) - (x->lines > y->lines);
+}
+
 static void print_rejects(const struct pipeline_status *s)
 {
     const struct json_doc *d = s->daemons[peer_named("aggregator") - peers].stats;
@@ -166,13 +179,19 @@ static void print_rejects(const struct pipeline_status *s)
     if (skipped > 0)
         printf("%" PRIu64 " skipped (skip_if, keep_if), ", skipped);
     printf("%" PRIu64 " rejected", rejected);
-    for (size_t i = 0; i < json_doc_length(d, "/last_minute/reasons"); i++) {
-        uint64_t lines = json_doc_number(d, "/last_minute/reasons/%zu/lines", i);
-        struct bytes reason = json_doc_text(d, "/last_minute/reasons/%zu/reason", i);
+    size_t n = json_doc_length(d, "/last_minute/reasons");
+    struct reason *reasons = mem_alloc((n + 1) * sizeof *reasons);
+    for (size_t i = 0; i < n; i++)
+        reasons[i] = (struct reason){(uint64_t)json_doc_number(d, "/last_minute/reasons/%zu/lines", i),
+            json_doc_text(d, "/last_minute/reasons/%zu/reason", i)};
+    qsort(reasons, n, sizeof *reasons, by_lines);
+    for (size_t i = 0; i < n; i++) {
         if (i < REASONS_SHOWN)
-            printf("%s%" PRIu64 " %.*s", i ? ", " : ": ", lines, (int)reason.len, reason.ptr);
-        rest += i < REASONS_SHOWN ? 0 : lines;
+            printf("%s%" PRIu64 " %.*s", i ? ", " : ": ", reasons[i].lines, (int)reasons[i].text.len,
+                reasons[i].text.ptr);
+        rest += i < REASONS_SHOWN ? 0 : reasons[i].lines;
     }
+    free(reasons);
     if (rest > 0)
         printf(", %" PRIu64 " for other reasons", rest);
     putchar('\n');
