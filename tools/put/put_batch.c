@@ -133,7 +133,7 @@ static bool try_again(struct put_batch *b, const struct publisher_outcome *o)
         return false;
     if (!b->has_reported) {
         print_reply(b, o);
-        tool_fail(0, "retrying");
+        tool_fail(0, "retrying%s", b->config.advice);
         b->has_reported = true;
     }
     clock_sleep(o->wait < left ? o->wait : left);

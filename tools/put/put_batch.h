@@ -38,6 +38,7 @@ struct put_batch_config {
      * inputs differ. */
     const char *(*tag)(void *arg, uint64_t sum);
     const char *auth_token; /* NULL: none */
+    const char *advice;     /* follows "retrying" in the log; may be empty */
     /* Returns 0 once the line is stored elsewhere, or an exit status after printing the error. */
     int (*refused)(const struct put_batch_refusal *refusal, void *arg);
     usec_t timeout; /* longest time without progress; 0: unlimited */
