@@ -28,6 +28,9 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#define BATCH_BYTES                                                                                          \
+    ((size_t)4 << 20) /* maximum bytes of the lines of a batch, which may replace each other */
+
 static const struct option_row option_rows[] = {
     STREAM_OPTIONS("stream to read", "longest line accepted"),
     STREAM_ACCEPT_LOSS_OPTIONS(
@@ -263,6 +266,8 @@ static void skip(struct batch *b)
 static bool take_line(struct batch *b, struct bytes line)
 {
     const char *why;
+    if (b->n_lines > 0 && b->lines.len + line.len > BATCH_BYTES)
+        return false;
     if (!b->items)
         b->items = dynamo_batch_new(b->program->sink.table);
     enum dynamo_add added = dynamo_batch_add(b->items, bytes_of(line.ptr, line.len - 1), &why);

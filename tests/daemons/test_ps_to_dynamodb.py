@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 
 import harness
 from dynamo_case import StreamCase
@@ -37,15 +38,29 @@ class PsToDynamo(StreamCase):
     def test_the_later_line_of_a_key_wins(self):
         rng = random.Random(4)
         self.fake.leave = lambda items: [i for i in items if rng.random() < 0.3]
-        self.fake.behave = lambda *_: rng.choice([None] * 6 + [(503, "ServiceUnavailable"), (400, THROTTLED), "reset", "late"])
+        self.fake.behave = lambda *_: rng.choice([None] * 6 + [(503, "ServiceUnavailable"), (400, THROTTLED), "reset", "late"] + ["hang"] * (rng.random() < 0.3))
         keys = [random.Random(n).randrange(20) for n in range(1000)]
         for at in range(0, 1000, 10):
             self.publish([{"id": "k%d" % keys[n], "n": n} for n in range(at, at + 10)])
-        self.wait_stored(self.sink())
+        self.wait_stored(self.sink("--timeout=300ms"))
         self.assertEqual({key: item["n"] for key, item in self.fake.plain().items()}, {"k%d" % keys[n]: str(n) for n in range(1000)})
         for versions in self.fake.versions.values():
             numbers = [int(v["n"]["N"]) for v in versions]
             self.assertEqual(numbers, sorted(numbers), "an older line was stored after a newer one")
+
+    def test_lines_of_one_key_wait_in_the_stream(self):
+        """Lines that replace each other need no item in a batch, but memory."""
+        self.fake.behave = lambda *_: (500, "InternalServerError")
+        for n in range(20):
+            self.publish([{"id": "one", "n": n, "x": "y" * (150 << 10)} for _ in range(10)])
+        sink = self.sink("--parallel=2").wait_listening()
+        wait_until(lambda: len(self.fake.requests) > 20, "some attempts")
+        self.fake.behave = lambda *_: None
+        self.wait_stored(sink)
+        self.assertEqual(self.fake.plain()["one"]["n"], "19")
+        peak = int(re.search(rb"VmHWM:\s*(\d+) kB", read_file("/proc/%d/status" % sink.pid)).group(1))
+        if not os.environ.get("MILLRACE_SANITIZED"):
+            self.assertLess(peak, 25 << 10)
 
     def test_lines_that_cannot_be_items_are_skipped(self):
         def behave(operation, body):

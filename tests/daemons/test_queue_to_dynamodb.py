@@ -22,10 +22,15 @@ class QueueToDynamo(QueueCase):
         self.assertLessEqual(len(self.fake.requests), 8)  # batches of 25
 
     def test_requests_are_signed(self):
-        self.put([{"id": "\u00fc\""}])
-        self.sink()
-        self.wait_empty()
-        operation, body, _, headers = self.fake.requests[0]
+        for args, host in (([], self.fake.url[7:]), (["--endpoint-host=dynamodb.eu-west-1.amazonaws.com"], "dynamodb.eu-west-1.amazonaws.com")):
+            self.put([{"id": "\u00fc\""}])
+            sink = self.sink(*args)
+            self.wait_empty()
+            self.assertEqual(self.fake.requests[-1][3]["Host"], host)
+            self.check_signature(*self.fake.requests[-1])
+            sink.stop()
+
+    def check_signature(self, operation, body, _, headers):
         headers = {name.lower(): value for name, value in headers.items()}
         self.assertEqual(operation, "DynamoDB_20120810.BatchWriteItem")
         names, expected = signature("SECRET", "eu-west-1", headers, body, service="dynamodb")
