@@ -104,6 +104,7 @@ CASES = {
     "backup": [("nowhere/x", 66, 66), ("EMPTY", 73, 73), ("--verify nowhere", 66, 66), ("--verify EMPTY", 66, 66),
                ("copy --data-dir=nowhere", 66, 66)],
     "dynamo": [("", 64, 64), ("get t a=b", 64, 64), ("put t a=b", 64, 64), ("get t a=b --region=x --endpoint=unix:nowhere", 75, 75)],
+    "compare_lists": [("", 64, 64), ("http://127.0.0.1:1 http://127.0.0.1:1", 75, 75)],
     "cell": [("list", 78, 78), ("move 64 --to=x", 64, 64), ("nope", 64, 64)],
     "restore": [("nowhere --to=new", 66, 66), ("EMPTY --to=new", 66, 66), ("SAVED --to=LINES", 73, 73), ("SAVED --to=SAVED", 73, 73)],
     "help": [("nope", 64, 64)],

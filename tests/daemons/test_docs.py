@@ -12,7 +12,7 @@ from harness import ROOT, MillraceTest, Pipeline, pipeline_config, program, read
 
 DAEMONS = ("simplequeue", "pubsub", "aggregator", "sortdb", "api")
 TOOLS = ("init", "up", "put", "queue", "query", "status", "doctor", "compact", "distribute", "recount", "journal", "producers", "rejects", "forget", "grep", "slice", "sql", "tail", "top",
-         "backup", "restore", "cell", "dynamo")
+         "backup", "restore", "cell", "dynamo", "compare_lists")
 ROOMS = ("simplequeue", "pubsub", "readers", "streams", "aggregator", "compactor", "sortdb", "spamfilter", "lists", "metricdb", "scraper", "ruler", "api", "backup", "tools")
 # The aggregator's and sortdb's routes are those of the read protocol, and their own.
 SECTIONS = {"aggregator": ("The read protocol: ", "Counts by minute", "Sealing and clearing"), "sortdb": ("The read protocol: ", "sortdb")}

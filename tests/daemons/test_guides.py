@@ -162,8 +162,8 @@ class Guides(harness.MillraceTest):
     def test_lists(self):
         self.walk("lists.md", [*guide.INSTALL, "printf 'eve\\tann\\n' | tee edges.txt > gone.txt"], treat=[
             ("millrace lists", "serve {}"),
-            ("millrace compare_lists", "cp -r latest other; begin other millrace lists --data-dir=other --port=8095; poll 'curl localhost:8095/health'; "
-             "curl -X POST 'localhost:8095/remove?id=post1'; {raw} || test $? = 1"),
+            ("millrace compare_lists", "begin other 'millrace lists --data-dir=other --port=8095'; poll 'curl localhost:8095/health'; "
+             "! {raw}"),
         ], skipped=("[lists]", '{"id":"post3"'))
 
     def test_metrics(self):
