@@ -161,9 +161,9 @@ class Guides(harness.MillraceTest):
 
     def test_lists(self):
         self.walk("lists.md", [*guide.INSTALL, "printf 'eve\\tann\\n' | tee edges.txt > gone.txt"], treat=[
-            ("millrace lists", "serve {}"),
-            ("millrace compare_lists", "begin other 'millrace lists --data-dir=other --port=8095'; poll 'curl localhost:8095/health'; "
-             "! {raw}"),
+            ("millrace lists", "serve {}' --delay=50ms'"),
+            ("millrace compare_lists", "poll 'curl localhost:8094/keys | grep bob'; begin other 'millrace lists --data-dir=other --port=8095'; "
+             "poll 'curl localhost:8095/health'; ! {raw}"),
         ], skipped=("[lists]", '{"id":"post3"'))
 
     def test_metrics(self):
