@@ -168,7 +168,7 @@ class Csv(QueueTest):
 
     def test_times(self):
         noon = "2026-11-28T12:00:00Z"
-        naive = b"times without a zone are those of --time-zone"
+        naive = b"times without a zone are read in the zone of --time-zone"
         done = self.check("t,l\n2026-11-28 12:00:00,a\n2026-11-28T12:00:00,b\n2026-11-28 12:00:00+00,c\n",
                           [{"t": noon, "l": l} for l in "abc"], "--time-field=t", said=naive)
         self.assertEqual(done.stderr.count(naive), 1)
