@@ -9,8 +9,8 @@
  *    units.
  * 2. The total is the sum of the rows.
  * 3. Each source sends its hours in ascending order, and the counts of several sources are added in any order. A run
- *    stores counts in the order of their units. A count is added to the run whose latest unit is nearest before it, so
- *    there are at most as many runs as sources. */
+ *    stores counts in the order of their units. A count is added to a run whose latest unit is before the unit of the
+ *    count: the nearest of these runs. So there are at most as many runs as sources. */
 #ifndef MILLRACE_SERIES_H
 #define MILLRACE_SERIES_H
 

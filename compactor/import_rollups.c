@@ -34,7 +34,7 @@ static enum count_next follow_failure(struct rollups *s)
     return COUNT_FAILED;
 }
 
-/* Sets s->line to the next record of the merge, unless s->line was not yet returned. */
+/* If s->line was already returned, sets s->line to the next record of the merge. */
 static enum count_next take_line(struct rollups *s)
 {
     if (s->has_line)

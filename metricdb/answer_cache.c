@@ -163,7 +163,7 @@ enum promql_result_code answer_cache_evaluate(struct answer_cache *c, struct byt
 {
     struct cached_answer *a = mem_zalloc(sizeof *a);
     bool may_keep = c && source->closed && request->step > 0 && promql_is_stepwise(query);
-    /* Before the evaluation: what it reads is at least as new. */
+    /* Called before the evaluation, which therefore reads data that are at least as new. */
     int64_t closed = may_keep ? source->closed(source->context, &a->epoch) : 0;
     struct cached_answer *old = may_keep ? find(c, text, request, a->epoch) : NULL;
     enum promql_result_code code = old ? extend(old, query, source, request, a, error)

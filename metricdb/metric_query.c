@@ -26,7 +26,7 @@ struct metric_query {
     size_t n_selectors, cap_selectors;
 };
 
-/* What the answer of series, labels or values collects. */
+/* The items that the answer of series, labels or values collects. */
 struct collected {
     bool (*stop)(void *arg);
     void *stop_arg;

@@ -16,9 +16,9 @@
  *    continues.
  * 3. No run begins while parallel * max_items messages are delivered but not acknowledged. If the process dies, at most
  *    twice this number of messages is therefore delivered again.
- * 4. A lease is extended until all of its messages are settled. After a lost lease, the order can only be kept by a new
- *    start. As after dispatch_stop, no more runs begin, delivered messages are acknowledged, and all other messages
- *    return to the queue. Once the dispatch is empty, the caller releases its leases and calls dispatch_resume.
+ * 4. A lease is extended until all of its messages are settled. After a lost lease, only a new start keeps the order.
+ *    As after dispatch_stop, no more runs begin, delivered messages are acknowledged, and all other messages return
+ *    to the queue. Once the dispatch is empty, the caller releases its leases and calls dispatch_resume.
  *
  * The caller gets runs from dispatch_run_begin, and steps from dispatch_step, one at a time. The caller reports the
  * outcome of each run and step exactly once. Times are monotonic. */

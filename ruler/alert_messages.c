@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define MATCH_STEPS_MAX 100000            /* of matches with silences in a batch: some milliseconds */
+#define MATCH_STEPS_MAX 100000 /* maximum steps of matches with silences in a batch: some milliseconds */
 #define MESSAGE_BYTES ((size_t)128 << 10) /* of alerts in a message, so that queues and receivers accept it */
 
 static void print_labels(const char *name, const struct label_set *labels, struct buf *out)
@@ -39,7 +39,7 @@ static void group_labels(const char *group_by, const struct alert *a, struct lab
         label_set_put(out, name, label_set_get(&a->sample.labels, name));
 }
 
-/* Removes what another set does not have. */
+/* Removes the labels that another set does not have. */
 static void intersect(struct label_set *common, const struct label_set *other)
 {
     for (size_t i = common->n; i-- > 0;)

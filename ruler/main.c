@@ -14,7 +14,7 @@
 #include <sysexits.h>
 
 #define SAVE_EVERY                                                                                           \
-    (60 * USEC_PER_SEC) /* so that the time of the last evaluation is about right after a kill */
+    (60 * USEC_PER_SEC) /* keeps the stored time of the last evaluation about right for a kill */
 #define PUBLISH_MAX ((size_t)8 << 20)
 #define SOURCE_CONNECTIONS 16
 

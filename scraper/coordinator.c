@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <zookeeper/zookeeper.h>
 
-#define ROUNDS 4                      /* in the timeout of a session */
+#define ROUNDS 4                      /* rounds in the timeout of a session */
 #define RETRY_WAIT (USEC_PER_SEC / 5) /* after a failed attempt to connect */
 
 struct coordinator {

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
-#define AHEAD_MAX ((uint64_t)60 * USEC_PER_SEC) /* of the mark; a restart scrapes nothing before the mark */
+#define AHEAD_MAX ((uint64_t)60 * USEC_PER_SEC) /* of the mark; after a restart, scrapes begin at the mark */
 
 struct wiring {
     struct scraper scraper;

@@ -8,11 +8,11 @@
  * 3. The new cell's record becomes `owned`, and its nats_to_pubsub begins to copy.
  * 4. Once the moved queues hold back the time of the new cell's aggregator, and no question to an API can have begun before,
  *    the old cell's record becomes `left`, and the queues no longer hold back its time.
- * A move begins with step 4 of the one before. Otherwise the cell that it leaves may still be complete beyond events that it
- * has not counted, while no other cell's time waits for them.
+ * A move begins with step 4 of the previous move. Otherwise the cell that the partition leaves might count as
+ * complete beyond events that it has not counted, while no other cell's time waits for these events.
  *
  * All requests of a move name its number: a record changes only from the state that the command has read, and the record is
- * the guard of all others. So a command that sleeps while another one moves the partition on changes nothing. */
+ * the guard of all others. So a command that sleeps while another command moves the partition changes nothing. */
 #include "config/peers.h"
 #include "daemon/daemon.h"
 #include "nats/partitions.h"
@@ -224,8 +224,9 @@ static int leave_out(const struct move *m, const char *id, const struct json_doc
     return has_time && !is_left_out(producer) ? leave_out_in(m, m->from, id) : EX_OK;
 }
 
-/* Raises the queue's mark in the new cell, with its place and its time. A new cell that copied the partition before has a
- * lower mark, or the same one. A queue that was left out before the move, because it was silent, remains so. */
+/* Raises the queue's mark in the new cell, with its place and its time. If the new cell has copied the partition
+ * before, its mark is lower or equal. A queue that was left out before the move, because it was silent, remains so.
+ */
 static int give(const struct move *m, const char *id, const struct json_doc *producer)
 {
     struct bytes opening = json_doc_text(producer, "/opening"), name = json_doc_text(producer, "/name");

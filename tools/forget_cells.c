@@ -14,7 +14,7 @@
 #define POLL (100 * USEC_PER_MSEC)
 #define DEFAULT_CONFIG "/etc/millrace/millrace.conf"
 
-/* What nats_to_pubsub of a cell has copied. */
+/* The messages that nats_to_pubsub of a cell has copied. */
 struct copies {
     const struct config_section *cell;
     usec_t begun, end;             /* monotonic times of the wait */

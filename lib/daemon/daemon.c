@@ -795,7 +795,7 @@ static int refuse(const struct options *o, const char *why, int status)
     return status;
 }
 
-/* Blocks or unblocks SIGHUP. Blocked, a SIGHUP waits for the event loop and does not end a daemon that is starting. */
+/* Blocks or unblocks SIGHUP. SIGHUP is blocked, so it waits for the event loop and does not end a daemon that is starting. */
 static void hold_hangup(int how)
 {
     sigset_t set;

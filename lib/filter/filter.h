@@ -103,8 +103,9 @@ enum filter_result filter_remove(
     struct filter *f, struct bytes text, uint64_t id, uint64_t sequence, struct error *error);
 /* Replaces filter_sequence, for a filter whose members are from a list. `sequence` differs from that of the last sync. */
 void filter_number(struct filter *f, uint64_t sequence);
-/* Reserves disk space for the layers that the next `adds` adds open, so that none of them gets FILTER_NO_SPACE. The space
- * stays reserved when the filter is closed. Another thread may be in filter_sync. */
+/* Reserves disk space for the layers that the next adds open, so that none of them gets FILTER_NO_SPACE. `adds` is
+ * the number of these adds. The space stays reserved when the filter is closed. Another thread may be in filter_sync.
+ */
 enum filter_result filter_reserve(struct filter *f, uint64_t adds, struct error *error);
 /* The maximum disk space of a sync after this number of updates, in addition to the layers. */
 uint64_t filter_sync_bytes(const struct filter *f, uint64_t updates);

@@ -8,7 +8,7 @@ static size_t samples_of(const struct sample_bucket *b)
     return (size_t)b->count + b->n_nan;
 }
 
-/* How much a counter lost by resets from the last sample of one bucket to the last of the next. */
+/* The amount that a counter lost by resets from the last sample of one bucket to the last sample of the next. */
 static double lost_by_resets(const struct sample_bucket *before, const struct sample_bucket *b)
 {
     if (samples_of(b) == 1)
@@ -16,7 +16,7 @@ static double lost_by_resets(const struct sample_bucket *before, const struct sa
     return b->count > 0 ? b->rise - (b->last - before->last) : 0;
 }
 
-/* A sum that keeps what rounding loses (Neumaier). */
+/* A sum that compensates for rounding errors (Neumaier). */
 struct exact_sum {
     double sum, lost;
 };
@@ -183,7 +183,7 @@ bool range_resets(const struct window *w, const double *args, double *value)
     (void)args;
     for (size_t i = 1; i < w->n; i++) {
         const struct sample_bucket *b = &w->buckets[i], *before = b - 1;
-        /* With several samples, what is lost has an error of rounding. */
+        /* With several samples, the lost amount has a rounding error. */
         n += samples_of(b) == 1 ? b->last < before->last
                                 : lost_by_resets(before, b) > 1e-9 * (fabs(b->last) + fabs(before->last));
     }

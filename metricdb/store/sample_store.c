@@ -278,7 +278,7 @@ static struct block *write_block(struct sample_store *s, int64_t wall, struct er
     return result;
 }
 
-/* Removes from memory what the block has. */
+/* Removes the buckets that the block contains from memory. */
 static void begin_next_block(struct sample_store *s, int64_t wall)
 {
     struct open_series *o, *next;

@@ -135,9 +135,9 @@ static bool is_widest(const struct sample_store *s, size_t i)
     return true;
 }
 
-/* Deletes the first block of a chain that is older than its retention and in the next chain. What is older than the last
- * retention need not be there, but wider blocks are deleted first, so that their chains get no gap. A sample of the future
- * keeps nothing. */
+/* Deletes the first block of a chain that is older than its retention and in the next chain. A block older than the
+ * last retention need not be in the next chain, but wider blocks are deleted first, so that their chains get no gap.
+ * A sample of the future keeps no block. */
 static bool delete_oldest(struct sample_store *s, usec_t wall)
 {
     for (size_t i = 0; i < s->n_widths; i++) {

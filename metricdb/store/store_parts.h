@@ -39,7 +39,7 @@ struct sample_store {
 /* Returns NULL with the error. */
 struct store_merger *store_merger_new(struct sample_store *s, struct error *error);
 void store_merger_free(struct store_merger **m);
-/* Merges what can be merged, and deletes what is older than its retention at the time `wall`. */
+/* Merges the blocks that can be merged, and deletes the blocks that are older than their retention at the time `wall`. */
 void store_merger_wake(struct store_merger *m, usec_t wall);
 void store_merger_settle(struct store_merger *m);
 bool store_merger_trouble(struct store_merger *m, struct error *error);

@@ -99,7 +99,7 @@ static void widen_span(struct store_query *q, int64_t width)
     q->to = MAX(q->to, bucket_start(to, width) + width);
 }
 
-/* Takes what the store has at one moment: references of blocks, and a copy of the matching series in memory.
+/* Takes a snapshot of the store: references of blocks, and a copy of the matching series in memory.
  */
 static int take_snapshot(struct store_query *q, struct error *error)
 {

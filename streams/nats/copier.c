@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define PLACE_EVERY (60 * USEC_PER_SEC) /* at which statements store the place */
+#define PLACE_EVERY (60 * USEC_PER_SEC) /* interval at which statements store the place */
 #define REFUSED_TURNS 20                /* turns of a queue after which it reads a refused message again */
 #define DOUBTS_MAX 3                    /* reads that do not find the place before it is dropped */
 #define SERVERS_TRIED 8                 /* unsuccessful searches, each of which requests another server */

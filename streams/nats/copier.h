@@ -71,7 +71,7 @@ struct copy_step {
     struct copy_place place;
 };
 
-/* What a read has found. The messages are borrowed until copier_run returns false. */
+/* The result of a read. The messages are borrowed until copier_run returns false. */
 struct copy_read {
     const struct copy_message *messages;
     size_t n;
@@ -80,7 +80,7 @@ struct copy_read {
     usec_t began; /* wall clock before the read */
 };
 
-/* What JetStream shows of the stream. */
+/* The state of the stream that JetStream shows. */
 struct copy_stream {
     uint64_t first, last; /* sequences */
     usec_t created;

@@ -15,11 +15,11 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
-#define POLL (100 * USEC_PER_MSEC)      /* between two looks at queues without new messages */
-#define ASK_EVERY USEC_PER_SEC          /* an idle cell looks whether pubsub has restarted */
-#define FIND_EVERY USEC_PER_SEC         /* a cell looks for new queues */
+#define POLL (100 * USEC_PER_MSEC) /* interval between two reads of queues without new messages */
+#define ASK_EVERY USEC_PER_SEC     /* interval at which an idle cell checks whether pubsub has restarted */
+#define FIND_EVERY USEC_PER_SEC    /* interval at which a cell looks for new queues */
 #define CHANGE_EVERY (2 * USEC_PER_SEC) /* holes of many queues cost few connections */
-#define RECORDS_EVERY USEC_PER_SEC      /* a cell looks for partitions that have moved */
+#define RECORDS_EVERY USEC_PER_SEC      /* interval at which a cell looks for partitions that have moved */
 #define PUBLISH_TIMEOUT (5 * USEC_PER_SEC)
 #define BACKOFF_MIN (50 * USEC_PER_MSEC)
 #define BACKOFF_MAX (2 * USEC_PER_SEC)

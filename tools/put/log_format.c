@@ -410,7 +410,7 @@ static char *missing_literal(const struct log_format *f)
                : mem_strdup("");
 }
 
-/* What to do about a line that does not fit. */
+/* The remedy for a line that does not fit. */
 static const char *advice(const struct log_format *f)
 {
     if (!f->fields.is_builtin)
