@@ -4,8 +4,8 @@
 #include <uthash.h>
 
 enum { TYPE, HELP, UNIT, KINDS };
-static const char *const words[KINDS] = {"TYPE", "HELP", "UNIT"}, *const members[KINDS] = {
-                                                                      "type", "help", "unit"};
+static const char *const words[KINDS] = {"TYPE", "HELP", "UNIT"};
+static const char *const members[KINDS] = {"type", "help", "unit"};
 
 struct metadata {
     char *texts[KINDS]; /* NULL: none */

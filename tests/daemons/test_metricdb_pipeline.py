@@ -1,5 +1,6 @@
 """`millrace up` with [metricdb] and [scraper]: the pipeline scrapes its own daemons, and the API answers Prometheus' questions."""
 # seconds: 30
+import collections
 import glob
 import json
 import os
@@ -110,6 +111,19 @@ class OwnMetrics(MillraceTest):
         jobs = {t["labels"]["job"] for t in request(pipeline.daemon_url("scraper"), "GET", "/targets").json()}
         self.assertEqual(jobs, DAEMONS)
         self.assertEqual(self.ask(pipeline, "labels")[0], 200)
+
+    def test_a_day_of_the_stream(self):
+        """At a scrape a minute."""
+        pipeline = self.start_pipeline(self.pipeline())
+        wait_until(lambda: self.jobs_up(pipeline) >= DAEMONS, lambda: self.jobs_up(pipeline))
+        reply = request(pipeline.daemon_url("pubsub"), "GET", "/sub?stream=metrics&from=earliest&follow=0")
+        size = collections.Counter()
+        for line in reply.body.splitlines(keepends=True):
+            sample = json.loads(line)
+            size[sample["labels"]["job"], sample["t"]] += len(line)
+        last = {job: n for (job, _), n in sorted(size.items())}
+        self.assertEqual(set(last), DAEMONS)
+        self.assertLess(sum(last.values()) * 1440, 100e6, last)
 
     def test_tokens(self):
         token = self.write("token", "secret-of-the-pipeline")

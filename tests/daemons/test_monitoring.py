@@ -188,6 +188,7 @@ class Monitoring(harness.MillraceTest):
         self.assertNotEqual(done.returncode, 0)
         followers = "".join(text_of(path) for path in glob.glob(self.path("data", "put", "*.prom")))
         known = set(re.findall(r"(?m)^(millrace_\w+)", metrics + followers))
+        known |= {name + suffix for name in re.findall(r"(?m)^# TYPE (\w+) histogram$", metrics) for suffix in ("_bucket", "_sum", "_count")}
         dashboard = json.loads(text_of(DASHBOARD))
         targets = [t for p in dashboard["panels"] for t in p["targets"]]
         rules = "\n".join(line for line in text_of(RULES).splitlines() if "expr:" in line or line.strip().startswith(("millrace_", "or ", "predict_linear")))
