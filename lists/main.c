@@ -38,10 +38,7 @@
 /* clang-format on */
 
 #define DEFINE_GAUGE(NAME, MEMBER, HELP)                                                                     \
-    static double gauge_##MEMBER(void *ctx)                                                                  \
-    {                                                                                                        \
-        return (double)lists_stats(((struct lists_server *)ctx)->lists).MEMBER;                              \
-    }
+    STATS_READ(gauge_##MEMBER, lists_stats(((struct lists_server *)ctx)->lists).MEMBER)
 GAUGES(DEFINE_GAUGE)
 
 struct wiring {

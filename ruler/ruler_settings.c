@@ -2,6 +2,7 @@
 #include "ruler/ruler_server.h"
 
 #include "config/peers.h"
+#include "config/pipeline_dirs.h"
 
 #include <stdlib.h>
 
@@ -47,26 +48,12 @@ const struct option_row ruler_settings[] = {
 
 const char *const ruler_queue_settings[ALERT_WAYS] = {"alertmanager_queue", "notice_queue"};
 
-/* Without data_dir, uses the directory below that of `millrace up`. */
-static int set_directory(struct options *o, struct error *error)
-{
-    const char *pipeline = config_setting(options_config(o), "millrace", "data_dir");
-    if (options_text(o, "data_dir"))
-        return 0;
-    if (!pipeline)
-        return options_refuse(o, "data_dir", error, "required: a directory for the state");
-    char *own = mem_printf("%s/ruler", pipeline);
-    int rc = options_inherit(o, "data_dir", own, "[millrace]", error);
-    free(own);
-    return rc;
-}
-
 int ruler_check_settings(struct options *o, struct error *error)
 {
     struct rule_groups groups = {0};
     if (!options_text(o, "files"))
         return options_refuse(o, "files", error, "required: rule files");
-    if (set_directory(o, error) != 0 || peer_check(o, "metricdb", error) != 0 ||
+    if (pipeline_inherit_dir(o, "ruler", error) != 0 || peer_check(o, "metricdb", error) != 0 ||
         peer_check(o, "pubsub", error) != 0 || peer_check(o, "simplequeue", error) != 0)
         return -1;
     if (options_check_name(o, "stream", error) != 0 || options_check_name(o, "producer", error) != 0)

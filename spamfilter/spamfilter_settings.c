@@ -1,5 +1,6 @@
 #include "spamfilter/spamfilter_server.h"
 
+#include "config/pipeline_dirs.h"
 #include "daemon/disk_guard.h"
 #include "daemon/service.h"
 #include "stream/stream_program.h"
@@ -44,24 +45,10 @@ int spamfilter_read_settings(const struct options *o, struct marks_config *m, st
     return 0;
 }
 
-/* Without data_dir, uses the directory below that of `millrace up`. */
-static int inherit_dir(struct options *o, struct error *error)
-{
-    const char *pipeline = config_setting(options_config(o), "millrace", "data_dir");
-    if (options_is_set(o, "data_dir"))
-        return 0;
-    if (!pipeline)
-        return error_set(error, -1, "data_dir is missing; set it to a directory for the marks");
-    char *own = mem_printf("%s/spamfilter", pipeline);
-    int r = options_inherit(o, "data_dir", own, "[millrace]", error);
-    free(own);
-    return r;
-}
-
 int spamfilter_check_settings(struct options *o, struct error *error)
 {
     struct marks_config m;
-    if (inherit_dir(o, error) != 0 || options_check_name(o, "stream", error) != 0 ||
+    if (pipeline_inherit_dir(o, "spamfilter", error) != 0 || options_check_name(o, "stream", error) != 0 ||
         peer_check(o, "pubsub", error) != 0)
         return -1;
     return spamfilter_read_settings(o, &m, error);

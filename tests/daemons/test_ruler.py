@@ -303,7 +303,7 @@ class State(RulerTest):
     def test_bad_files_and_settings(self):
         self.write_rules("{alert: Down, expr: down, fro: 1h}")
         files, data = "--files=" + self.path("rules.yml"), "--data-dir=" + self.path("r")
-        for args, text in (([files, data], b"rules.yml:5: unknown key \"fro\" of a rule"), ([data], b"files: required"), ([files], b"data_dir: required"),
+        for args, text in (([files, data], b"rules.yml:5: unknown key \"fro\" of a rule"), ([data], b"files: required"), ([files], b"data_dir is missing"),
                            ([files, data, "--stream=a/b"], b"stream"), (["--files=" + self.path("none.yml"), data], b"none.yml: No such file"),
                            ([files, data, "--metricdb-url=ftp://x"], b"metricdb_url")):
             run = self.run_program("ruler", "--check-config", *args)
