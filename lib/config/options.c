@@ -366,6 +366,8 @@ static const char *suggestion(
         suggest_try(&s, o->values[i].row->name);
     if (s.nearest)
         snprintf(out, size, " (did you mean %s%s?)", prefix, s.nearest);
+    for (char *c = out; prefix[0] && *c; c++) /* an option has - where a setting has _ */
+        *c = *c == '_' ? '-' : *c;
     return out;
 }
 

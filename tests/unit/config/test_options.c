@@ -128,6 +128,7 @@ static void test_refusals(void **state)
     refuse("--flag=maybe", "is not a boolean");
     refuse("--no-count", "unknown option --no-count");
     refuse("--cuont=1", "did you mean --count?");
+    refuse("--chek-config", "did you mean --check-config?");
     refuse("-x", "unknown option -x");
     refuse("-fx", "unknown option -fx");
     refuse("file", "unexpected argument file");
