@@ -332,7 +332,7 @@ void io_append_owner(const char *path, struct buf *out)
     int found;
     while ((found = stat(at, &st)) != 0 && (slash = strrchr(at, '/')) && slash > at)
         *slash = '\0';
-    if (found == 0) {
+    if (found == 0 && st.st_uid != geteuid()) {
         io_user_name(st.st_uid, owner);
         io_user_name(geteuid(), own);
         buf_printf(out,

@@ -81,7 +81,8 @@ int io_make_dirs(const char *path);
 /* Writes the name of a user, or the number of a user without a name. */
 #define IO_USER_NAME 64
 void io_user_name(uid_t uid, char out[IO_USER_NAME]);
-/* After EACCES or EPERM: appends "; PATH belongs to user NAME, this process to user NAME" for the path or its nearest existing parent.
+/* After EACCES or EPERM: appends "; PATH belongs to user NAME, this process to user NAME" for the path or its nearest existing
+ * parent, unless both are the same user.
  * Ends with a NUL that the length does not include, unless nothing is appended. */
 void io_append_owner(const char *path, struct buf *out);
 
