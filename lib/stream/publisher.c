@@ -90,6 +90,8 @@ static void on_done(enum http_client_result result, const struct http_reply_view
         return;
     if (result == HTTP_CLIENT_CANCELLED && http_call_sent_at(reply->call) == 0)
         result = HTTP_CLIENT_REFUSED; /* cancelled while the request waited for a connection */
+    else if (result == HTTP_CLIENT_CANCELLED)
+        result = HTTP_CLIENT_TIMEOUT;
     buf_clear(&p->body);
     json_doc_free(&p->reply);
     snprintf(p->why, sizeof p->why, "%s", http_client_strerror(result));

@@ -304,7 +304,9 @@ class Waiting(QueueTest):
             for args, said in (["--producer=p"], b"no progress within --timeout"), ([], b"the last batch may or may not be stored"):
                 p = self.begin("--timeout=1s", "--queue-url=http://127.0.0.1:%d" % silent.getsockname()[1], *args, name)
                 self.assertEqual(p.wait(IN_TIME), 75)
-                self.assertIn(said, p.stderr.read())
+                shown = p.stderr.read()
+                self.assertIn(said, shown)
+                self.assertIn(b"no reply in time", shown)
 
     def test_a_token(self):
         os.chmod(self.write("token", "secret"), 0o600)
