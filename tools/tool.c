@@ -408,6 +408,7 @@ static void judge_up(struct pipeline *p, const struct json_doc *run, const char 
     p->starting = holder > 0 && (has_said_end || holder != pid) ? holder : 0;
     p->has_ended = !p->starting && (run ? has_said_end || is_gone : holder == 0 && !is_any_held(p));
     p->is_here = holder > 0 && holder == pid;
+    p->pid = p->is_here ? pid : 0;
     p->was_killed = run && p->has_ended && !has_said_end;
     p->written = run && stat(path, &st) == 0 ? st.st_mtime : 0;
 }

@@ -175,6 +175,7 @@ struct pipeline {
     const struct config *config; /* configuration passed to pipeline_open */
     const char *data_dir;
     bool is_known;          /* this user may read the pipeline's run.json */
+    int64_t pid;            /* process of `millrace up`; 0: unknown */
     bool is_here;           /* the process ids of run.json are valid on this host */
     char *denied;           /* "; PATH belongs to user ..." if this user may not read run.json; else NULL */
     char *service;          /* the systemd unit of `millrace up`; NULL: none */

@@ -680,6 +680,19 @@ class StatusTest(harness.MillraceTest):
         os.kill(pid, signal.SIGCONT)
         self.look_until(lambda status, look: status == 0)
 
+    def test_a_suspended_up(self):
+        """As by Ctrl-Z."""
+        pipeline = self.up().wait_ready()
+        self.look_until(lambda status, look: status == 0)
+        pid = pipeline.process.pid
+        os.kill(pid, signal.SIGSTOP)
+        self.addCleanup(lambda: os.path.exists("/proc/%d" % pid) and os.kill(pid, signal.SIGCONT))
+        look = self.look_until(lambda status, look: status == 1 and look["problems"])
+        self.assertIn("(process %d) is suspended" % pid, look["problems"][0]["problem"])
+        self.assertEqual(look["problems"][0]["remedy"], "kill -CONT %d, or fg in its shell" % pid)
+        os.kill(pid, signal.SIGCONT)
+        self.look_until(lambda status, look: status == 0)
+
     def test_days_until_the_disk_is_full(self):
         """From the sample that `millrace up` left."""
         self.data = self.path("data")

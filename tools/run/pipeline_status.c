@@ -20,6 +20,19 @@
 #define REPLY_TIMEOUT (2 * USEC_PER_SEC)
 #define RECENT_AGE_MAX 3600 /* seconds for which restarts and their errors are shown */
 
+/* True if a signal such as SIGSTOP has suspended a process of run.json. */
+static bool is_suspended(const struct pipeline_status *s, int64_t pid)
+{
+    struct buf stat = {0};
+    char *path = mem_printf("/proc/%" PRId64 "/stat", pid);
+    bool is_read = s->pipeline.is_here && pid > 0 && io_read_file(path, 4096, &stat) == 0;
+    const char *end = is_read && stat.len > 0 ? memrchr(stat.ptr, ')', stat.len) : NULL; /* the name's end */
+    bool is = end && end + 2 < stat.ptr + stat.len && end[2] == 'T';
+    buf_free(&stat);
+    free(path);
+    return is;
+}
+
 /* True if `millrace up` has ended or is starting, so that run.json describes an earlier run. The daemons are then not
  * asked. */
 static bool is_up_away(const struct pipeline_status *s)
@@ -450,19 +463,6 @@ static bool ask_health(struct pipeline_status *s, size_t i)
     return is_daemon;
 }
 
-/* True if a signal such as SIGSTOP has suspended the process of a daemon on this host. */
-static bool is_suspended(const struct pipeline_status *s, const struct pipeline_daemon *p)
-{
-    struct buf stat = {0};
-    char *path = mem_printf("/proc/%" PRId64 "/stat", p->pid);
-    bool is_read = s->pipeline.is_here && p->pid > 0 && io_read_file(path, 4096, &stat) == 0;
-    const char *end = is_read && stat.len > 0 ? memrchr(stat.ptr, ')', stat.len) : NULL; /* the name's end */
-    bool is = end && end + 2 < stat.ptr + stat.len && end[2] == 'T';
-    buf_free(&stat);
-    free(path);
-    return is;
-}
-
 /* Returns the state of a daemon if the state is known from run.json; NULL: the daemon must be asked. The compactor cannot
  * be asked. */
 static const char *state_without_asking(const struct pipeline_status *s, size_t i)
@@ -480,7 +480,7 @@ static const char *state_without_asking(const struct pipeline_status *s, size_t 
             return known[t];
     if (i != PIPELINE_COMPACTOR)
         return NULL;
-    return !d->state ? "off" : is_suspended(s, d) ? SUSPENDED : "ready";
+    return !d->state ? "off" : is_suspended(s, d->pid) ? SUSPENDED : "ready";
 }
 
 /* True if the process in run.json has ended, although the daemon answers. `millrace up` then has not written, or cannot write,
@@ -737,6 +737,12 @@ static void look_at_up(struct pipeline_status *s)
             "start",
             file, age);
     free(remedy);
+    if (is_suspended(s, p->pid)) {
+        remedy = mem_printf("kill -CONT %" PRId64 ", or fg in its shell", p->pid);
+        status_add_problem(s, STATUS_ATTENTION, remedy,
+            "`millrace up` (process %" PRId64 ") is suspended: a daemon that ends is not restarted", p->pid);
+        free(remedy);
+    }
     if (!is_up_away(s) && p->log_dropped > 0)
         status_add_problem(s, STATUS_ATTENTION,
             "see the program that reads the log; after a restart of `millrace up` the number is 0",
