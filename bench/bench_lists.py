@@ -5,7 +5,7 @@
 
 The law: USERS follow FOLLOWED of AUTHORS each, and RATE items a second come from authors at random. Time is compressed: a delay of 60 s is run
 as 60 s / SPEED, at SPEED times the rate, so that as many entries come to a list during the delay. With e entries to a list in a delay on average, and
-arrivals at random, a list is saved once for 1 + e entries.
+arrivals at random, a list is saved once for 1 + e entries (the column law).
 
 The rates: items for FOLLOWERS lists each, in requests of 32 connections, acknowledged when they are durable; then reads of the 20 latest items with their
 data. redis (scripts/setup --bench) has LPUSH and LTRIM for each list and SET for the item, in a pipeline, with appendfsync always; it reads by SORT ... GET.
@@ -23,7 +23,7 @@ import harness
 import measuring
 import peer_servers
 
-USERS, AUTHORS, FOLLOWED, RATE, SPEED = 10_000, 500, 20, 4, 10
+USERS, AUTHORS, FOLLOWED, RATE, SPEED = 5_000, 250, 10, 4, 10
 DELAYS = (0, 1, 10, 60)
 FOLLOWERS, KEEP, ITEMS, READS = 100, 100, 4_000, 40_000
 CONNECTIONS, DATA = 32, b"d" * 200
@@ -88,7 +88,6 @@ class Lists(peer_servers.Peers):
         rng = random.Random(1)
         edges = [(b"u%d" % u, a) for u in range(USERS) for a in rng.sample(range(AUTHORS), FOLLOWED)]
         edges.sort(key=lambda e: e[1])
-        per_list = RATE * FOLLOWED / AUTHORS  # entries a second to a list
         print("%d users follow %d of %d authors; %d items a second, each for %d lists on average" % (USERS, FOLLOWED, AUTHORS, RATE, USERS * FOLLOWED // AUTHORS))
         for delay in DELAYS:
             d = self.serve("law%d" % delay, edges, "--delay=%dms" % (delay * 1000 // SPEED))
@@ -98,7 +97,7 @@ class Lists(peer_servers.Peers):
             after = d.stats()
             entries, lists, saves = (after[n] - before[n] for n in ("entries_changed_total", "saved_keys_total", "saves_total"))
             print("delay %2d s: %5.0f entries/s, %5.0f lists/s written, %6.3f a entry (law %.3f), %4.1f transactions/s, %5.1f KB/s" % (
-                delay, entries / took / SPEED, lists / took / SPEED, lists / entries, 1 / (1 + per_list * delay), saves / took / SPEED,
+                delay, entries / took / SPEED, lists / took / SPEED, lists / entries, 1 / (1 + entries / took / SPEED / USERS * delay), saves / took / SPEED,
                 (after["saved_bytes_total"] - before["saved_bytes_total"]) / took / SPEED / 1e3), flush=True)
             d.stop()
 
