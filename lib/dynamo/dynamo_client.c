@@ -173,7 +173,7 @@ enum dynamo_result dynamo_result_of(
         snprintf(why, DYNAMO_WHY_MAX, "%.*s: %.*s", (int)(type.len < 80 ? type.len : 80), type.ptr,
             (int)(printable.len < 200 ? printable.len : 200), printable.len ? printable.ptr : "");
     else
-        snprintf(why, DYNAMO_WHY_MAX, "answered %d, which is no answer of DynamoDB", status);
+        snprintf(why, DYNAMO_WHY_MAX, "answered %d, but not in the form of DynamoDB", status);
     buf_free(&printable);
     json_doc_free(&d);
     return found;

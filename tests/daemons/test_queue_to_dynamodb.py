@@ -105,7 +105,7 @@ class QueueToDynamo(QueueCase):
         self.fake.answer = lambda *_: (200, [])
         self.put([{"id": "a"}])
         sink = self.sink()
-        wait_until(lambda: "no answer of DynamoDB" in sink.log, lambda: sink.log)
+        wait_until(lambda: "not in the form of DynamoDB" in sink.log, lambda: sink.log)
         self.assertEqual(self.numbers()["depth"], 1)
 
     def test_keys_from_the_environment(self):
