@@ -43,7 +43,7 @@ struct cell {
     bool has_run;   /* `run` is not stored yet */
     bool is_record; /* `run` stores the partitions of the setting */
     usec_t asked_at, found_at,
-        records_at;      /* 0: pubsub was not asked yet, the subjects, the records were not read yet */
+        records_at;      /* last question to pubsub; last reads of subjects, of records; 0: none */
     uint64_t partitions; /* of the setting */
     char set[17];        /* these in `run` */
     usec_t reported_at;
