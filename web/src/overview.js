@@ -105,8 +105,11 @@ export function overview(view, { freshness }) {
   function showTiles(reply, name) {
     total.show(count(reply.total), (name === "events" ? "" : `${name}, `) + (state.period === "today" && !isSpan(state) ? "today" : span(reply.from, reply.to, zone)) + (without(reply) && `, ${without(reply)}`));
     const like = reply.before && likeForLike(reply);
+    const isPart = reply.complete_until < reply.to;
+    const then = like?.then ? `${isPart ? "" : "from "}${count(like.then)}` : "no events";
+    const when = (from, to) => (isPart ? `in the same part of ${shortSpan(from, to, zone)}` : inSpan(from, to, zone));
     before.show(like ? change(like.percent) : "–", !reply.before ? "compared with nothing" : !like ? "no unit has passed yet"
-      : `${like.then ? `from ${count(like.then)}` : "no events"} ${reply.complete_until < reply.to ? `in the same part of ${shortSpan(reply.before.from, reply.before.to, zone)}` : inSpan(reply.before.from, reply.before.to, zone)}`);
+      : `${then} ${when(reply.before.from, reply.before.to)}`);
     showComplete(reply);
   }
 
