@@ -173,7 +173,7 @@ class Guides(harness.MillraceTest):
             ("millrace metricdb", "begin metricdb {}; poll 'curl localhost:8092/health'"),
             ("curl 'http://127.0.0.1:8092/api/v1/query?query=up'", "poll '{raw} | grep __name__'"),
             ("promtool query", "{raw} | grep pubsub"),
-        ], skipped=('{"t":1732977600.125', "[metricdb]"))
+        ], skipped=('{"t":1732977600.125', "[scraper]"))
 
     def test_scrapers(self):
         targets = """echo '[{"targets": ["127.0.0.1:8081"], "labels": {"job": "pubsub"}}]' > targets.json"""
