@@ -193,7 +193,7 @@ class ViewsTest(harness.MillraceTest):
         always = {"/v1/changes", "/v1/counters", "/v1/freshness", "/v1/openapi.json", "/v1/access"}
         counts = {"/v1/" + name for name in ("series", "breakdown", "compare", "top", "quantile", "uniques", "retention", "cohort", "lookup")}
         permits = {"overview": counts | {"/v1/live/rate"}, "key": counts, "live": {"/v1/live", "/v1/live/rate"}, "queues": {"/v1/manage", "/v1/pipeline"},
-                   "pipeline": {"/v1/pipeline"}, "metrics": {"/api/v1/rules", "/api/v1/alerts", "/api/v1/*"}}
+                   "pipeline": {"/v1/pipeline"}, "metrics": {"/api/v1/rules", "/api/v1/alerts", "/api/v1/metadata", "/api/v1/*"}}
         api = self.start_api(tokens="".join("t%s read,write,admin %s views=%s\n" % (v, v * 3, v) for v in permits) + "both read BOTH views=key,live keys=u|shop\n")
         paths = re.findall(r"(?m)^(/\S*)", request(api.url, "GET", "/").text)
         opened = {"/", "/m.js", "/ping", "/health", "/reload"}

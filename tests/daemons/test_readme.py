@@ -90,7 +90,7 @@ class Readme(harness.MillraceTest):
         self.write("events.ndjson", '{"when":%d,"url":"http://example.net/","country":"JP"}\n' % time.time())
         self.assertEqual(len(commands), 2, commands)
         self.shell(commands[0] + " --free-ports")
-        wait_until(lambda: len(self.run_file()) == 7 and all(d["state"] == "ready" for d in self.run_file().values()), self.run_file)
+        wait_until(lambda: len(self.run_file()) == 9 and all(d["state"] == "ready" for d in self.run_file().values()), self.run_file)
         posted = self.shell(commands[1])
         posted.communicate(timeout=harness.LONG)
         self.assertEqual(posted.returncode, 0)
