@@ -13,7 +13,7 @@ import threading
 
 import harness
 from harness import query, request, wait_until
-from scraper_case import ScraperTest
+from scraper_case import ScraperTest, samples_of
 
 JAR = "/usr/share/java/zookeeper.jar"
 TICK = 200  # milliseconds; ZooKeeper rounds a session's end up to a tick
@@ -199,7 +199,7 @@ class SharedTest(ScraperTest):
         """[(t, i, value)] of the series `a` in a scraper's stream."""
         reply = request(self.url, "GET", "/sub?" + query(stream=self.id_of(name), from_="earliest", follow=0))
         lines = [] if reply.status == 404 else map(json.loads, reply.body.splitlines())
-        return [(line["t"], line["labels"]["i"], line["v"]) for line in lines if line["labels"]["__name__"] == "a"]
+        return [(s["t"], s["labels"]["i"], s["v"]) for line in lines for s in samples_of(line) if s["labels"]["__name__"] == "a"]
 
     def times(self):
         """{i: {t: the scrapers that published it}}, without stale markers."""
