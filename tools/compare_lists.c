@@ -19,22 +19,9 @@
 #define ITEMS "10000"
 
 static const struct option_row rows[] = {
-    {.name = "token_file",
-        .type = OPTION_STRING,
-        OPTION_INHERITS_TOKEN("lists"),
-        .help = "file with the token of both"},
-    {.name = "limit",
-        .type = OPTION_INT,
-        .fallback = "10",
-        .min = 1,
-        .max = 1000000,
-        .help = "differing keys to print; the command ends at the last"},
-    {.name = "settle",
-        .type = OPTION_DURATION,
-        .fallback = "2s",
-        .max = 3600000,
-        .unit = "s",
-        .help = "time for which a differing list is read again"},
+    SETTING_STRING("token_file", "file with the token of both", OPTION_INHERITS_TOKEN("lists")),
+    SETTING_INT("limit", "10", 1, 1000000, "differing keys to print; the command ends at the last"),
+    SETTING_DURATION("settle", "2s", 0, 3600000, "s", "time for which a differing list is read again"),
     {.name = NULL},
 };
 

@@ -15,17 +15,8 @@
 
 static const struct option_row rows[] = {
     DYNAMO_CLIENT_OPTIONS,
-    {.name = "limit",
-        .type = OPTION_INT,
-        .fallback = "100",
-        .min = 1,
-        .max = 1000000,
-        .flags = OPTION_COMMAND_LINE,
-        .help = "query: maximum number of items"},
-    {.name = "typed",
-        .type = OPTION_BOOL,
-        .flags = OPTION_COMMAND_LINE,
-        .help = "print the attributes with DynamoDB's types"},
+    SETTING_INT("limit", "100", 1, 1000000, "query: maximum number of items", .flags = OPTION_COMMAND_LINE),
+    SETTING_BOOL("typed", "print the attributes with DynamoDB's types", .flags = OPTION_COMMAND_LINE),
     {.name = NULL},
 };
 
