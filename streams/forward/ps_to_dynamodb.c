@@ -13,6 +13,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "config/reject_options.h"
+#include "daemon/loop_timer.h"
 #include "dynamo/dynamo_settings.h"
 #include "http/client/http_client.h"
 #include "stream/stream_client.h"
@@ -21,7 +22,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <event2/event.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,7 +76,7 @@ struct program {
     const char *state_path;
     int state_lock; /* descriptor of the state's lock; -1: not locked */
     struct reject_file rejects;
-    struct event *committer, *timer;
+    struct loop_timer *committer, *timer;
     bool state_found, state_failed;
     size_t parallel;
     usec_t backoff_min, backoff_max;
@@ -147,9 +147,8 @@ static void end_drain(struct program *p)
     daemon_drained(p->daemon);
 }
 
-static void on_commit(evutil_socket_t fd, short what, void *arg)
+static void on_commit(void *arg)
 {
-    (void)fd, (void)what;
     commit(arg);
     on_change(arg);
 }
@@ -349,20 +348,16 @@ static void start_waiting(struct program *p)
         }
     }
     drop_done(p);
-    if (wake != INT64_MAX) {
-        usec_t delay = wake > now ? wake - now : 0;
-        const struct timeval tv = {(time_t)(delay / USEC_PER_SEC), (suseconds_t)(delay % USEC_PER_SEC)};
-        evtimer_add(p->timer, &tv);
-    }
+    if (wake != INT64_MAX)
+        loop_timer_set(p->timer, wake > now ? wake - now : 0);
     if (p->was_full && p->n_batches <= p->parallel) {
         p->was_full = false;
         stream_client_resume(p->stream);
     }
 }
 
-static void on_timer(evutil_socket_t fd, short what, void *arg)
+static void on_timer(void *arg)
 {
-    (void)fd, (void)what;
     start_waiting(arg);
     on_change(arg);
 }
@@ -465,7 +460,7 @@ static int start(struct daemon *d, void **ctx, struct error *error)
     p->failures = stats_counter(s, "tries_failed_total", NULL, "Attempts that failed");
     p->refused = stats_counter(s, "lines_refused_total", NULL, "Lines skipped because they cannot be items");
     stats_gauge(s, "offset_bytes", NULL, "Offset below which the stream is stored", read_offset, p);
-    p->timer = evtimer_new(daemon_base(d), on_timer, p);
+    p->timer = loop_timer_new(daemon_base(d), on_timer, p);
     p->stream = stream_program_follow(d, p->state_found, true,
         &(struct stream_client_config){.pubsub = p->source,
             .from = p->state.cursor,
@@ -475,10 +470,8 @@ static int start(struct daemon *d, void **ctx, struct error *error)
             .on_gap = on_gap,
             .on_change = on_change,
             .arg = p});
-    int64_t every = options_int(o, "commit_every");
-    const struct timeval tv = {every / 1000, every % 1000 * 1000};
-    p->committer = event_new(daemon_base(d), -1, EV_PERSIST, on_commit, p);
-    event_add(p->committer, &tv);
+    p->committer =
+        loop_timer_every(daemon_base(d), options_int(o, "commit_every") * USEC_PER_MSEC, on_commit, p);
     daemon_set_not_ready(d, NOTICE_RECOVERING, DAEMON_WAIT, "asking pubsub for the stream");
     return 0;
 }
@@ -501,8 +494,7 @@ static void stop(void *ctx)
     if (!p)
         return;
     stats_remove_gauges(daemon_stats(p->daemon), p);
-    if (p->committer)
-        event_free(p->committer);
+    loop_timer_free(&p->committer);
     stream_client_free(&p->stream);
     while (p->first) {
         struct batch *b = p->first;
@@ -510,8 +502,7 @@ static void stop(void *ctx)
         batch_free(b);
     }
     dynamo_sink_close(&p->sink);
-    if (p->timer)
-        event_free(p->timer);
+    loop_timer_free(&p->timer);
     http_client_free(&p->source);
     archive_state_free(&p->state);
     if (p->state_lock >= 0)
