@@ -10,6 +10,9 @@
  *    a change of the limit come late, and would otherwise lower it too far. It is never below one unit a second, so a table
  *    that allows writes again is noticed.
  *
+ * 3. If a lower limit lowers the accepted rate as well, a part of the writes is throttled at any rate, as by a partition with
+ *    one hot key. The limit then returns, and for a while this part does not lower it.
+ *
  * Times are monotonic. write_rate uses no clock. */
 #ifndef MILLRACE_WRITE_RATE_H
 #define MILLRACE_WRITE_RATE_H
@@ -17,12 +20,16 @@
 #include "base/clock.h"
 
 struct write_rate {
-    double limit;            /* units a second; 0: none */
-    double streak;           /* units accepted since the last throttled one */
-    double accepted;         /* units since `since` */
-    usec_t since;            /* beginning of this window; 0: no write yet */
-    double before;           /* units of the window before */
-    usec_t before_for, next; /* length of the window before, and time of the next write */
+    double limit;               /* units a second; 0: none */
+    double streak;              /* units accepted since the last throttled one */
+    double accepted, throttled; /* units since `since` */
+    usec_t since;               /* beginning of this window; 0: no write yet */
+    double before;              /* units accepted in the window before */
+    usec_t before_for;          /* length of the window before */
+    double base;                /* part of the units that is throttled at any rate */
+    usec_t base_at;             /* time when `base` was found */
+    double ref_limit, ref_rate; /* an earlier limit, and the rate accepted then; 0: none */
+    usec_t next;                /* time of the next write */
 };
 
 /* The units that a request should have at most, unless a single item has more: those of a second. Smaller requests learn faster. */

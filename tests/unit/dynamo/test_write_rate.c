@@ -12,6 +12,7 @@
 struct table {
     double tokens, most, rate, lost, accepted, throttled;
     usec_t filled;
+    bool is_random; /* throttles half of the units at any rate */
 };
 
 static uint64_t seed = 1;
@@ -24,6 +25,11 @@ static usec_t random_below(usec_t most)
 
 static int take(struct table *t, int units, usec_t now)
 {
+    int halved = 0;
+    for (int i = 0; i < units && t->is_random; i++)
+        halved += random_below(1) == 0;
+    units -= halved;
+    t->throttled += halved;
     t->tokens += t->rate * (double)(now - t->filled) / USEC_PER_SEC;
     t->filled = now;
     if (t->tokens > t->most) {
@@ -115,6 +121,24 @@ static void shares(void **state)
             check(rates[i], saved);
 }
 
+/* Half of the units is throttled at any rate: the limit does not sink for ever. */
+static void hot_keys(void **state)
+{
+    (void)state;
+    struct table t = {.rate = 1e6, .most = 1e6, .filled = USEC_PER_SEC, .is_random = true};
+    struct write_rate r = {0};
+    struct slot slots[SLOTS];
+    for (size_t i = 0; i < SLOTS; i++)
+        slots[i] =
+            (struct slot){.left = BATCH, .sent = BATCH, .at = write_rate_reserve(&r, BATCH, USEC_PER_SEC)};
+    for (int i = 1; i <= 10; i++) {
+        double before = t.accepted;
+        run(&t, &r, slots, (60 * i + 1) * USEC_PER_SEC);
+        print_message("minute %d: %.0f a second, limit %.1f\n", i, (t.accepted - before) / 60, r.limit);
+        assert_true(t.accepted - before >= 60 * 100);
+    }
+}
+
 static void limits(void **state)
 {
     (void)state;
@@ -138,6 +162,7 @@ static void limits(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(shares), cmocka_unit_test(limits)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shares), cmocka_unit_test(hot_keys), cmocka_unit_test(limits)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
