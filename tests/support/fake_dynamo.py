@@ -74,13 +74,13 @@ class FakeDynamo:
     def answer(self, headers, text):
         operation = headers.get("X-Amz-Target", "").split(".")[-1]
         body = json.loads(text)
-        told = self.behave(operation, body)
-        if told in ("reset", "hang"):
-            return told
-        if told not in (None, "late"):
-            return self.error(told[0], told[1], "told by the test")
+        mood = self.behave(operation, body)
+        if mood in ("reset", "hang"):
+            return mood
+        if mood not in (None, "late"):
+            return self.error(mood[0], mood[1], "chosen by the test")
         done = {"BatchWriteItem": self.batch, "PutItem": self.put}[operation](body, len(text))
-        return "reset" if told == "late" else done
+        return "reset" if mood == "late" else done
 
     def key(self, item):
         return tuple(next(iter(item[name].values())) for name in self.keys)
