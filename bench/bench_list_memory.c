@@ -1,6 +1,6 @@
 /* bench_list_memory: a simulated week of lists in process, by lists.h: memory and files, and the bytes of an entry beside two other layouts.
  *
- *     bench_list_memory [USERS [ITEMS]]     in thousands (default 20); items in 20 simulated minutes on average (default 300)
+ *     bench_list_memory [USERS [ITEMS]]     in thousands (default 2); items in 20 simulated minutes on average (default 100)
  *
  * Each item goes to 20 lists of random users. Twice as many come at noon as on average, and none at midnight. The data has 20 to 400
  * bytes, from day to day more, and after the third day less. Each 20th item is removed everywhere. `keep` is 100, `delay` an hour.
@@ -150,8 +150,11 @@ static struct layouts {
 static void on_item(const struct lists_shown *item, void *arg)
 {
     (void)arg;
-    size_t number = strtoull(item->id.ptr + 4, NULL, 10) - 10000000, time = 17,
-           line = time + 1 + item->id.len + 1 + item->data.len + 1;
+    uint64_t number;
+    size_t time = 17, line = time + 1 + item->id.len + 1 + item->data.len + 1;
+    if (!bytes_to_u64(bytes_of(item->id.ptr + 4, item->id.len - 4), &number))
+        die("no id of this program");
+    number -= 10000000;
     list_add(&sizes.list, &(struct list_entry){.time = item->time, .stamp = 400 * number, .id = item->id});
     sizes.entries++;
     sizes.full += line;
@@ -204,8 +207,8 @@ static void compare_layouts(void)
 
 int main(int argc, char **argv)
 {
-    uint64_t users = (argc > 1 ? strtoull(argv[1], NULL, 10) : 20) * 1000,
-             items = argc > 2 ? strtoull(argv[2], NULL, 10) : 300;
+    uint64_t users = (argc > 1 ? strtoull(argv[1], NULL, 10) : 2) * 1000,
+             items = argc > 2 ? strtoull(argv[2], NULL, 10) : 100;
     struct error error;
     char command[100];
     if (users == 0 || !mkdtemp(dir))

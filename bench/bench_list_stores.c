@@ -1,7 +1,7 @@
 /* bench_list_stores: LMDB and SQLite in the pattern of lists: transactions that read and replace random values, and reads of random
- * values. Shares nothing with lists/list_store.h, which uses LMDB for the reasons in docs/performance.md.
+ * values. Shares nothing with lists/list_store.h, which uses LMDB for the reasons in docs/internals/lists.md.
  *
- *     bench_list_stores [KEYS [TRANSACTIONS]]     in thousands (default 200); transactions a size (default 50)
+ *     bench_list_stores [KEYS [TRANSACTIONS]]     in thousands (default 100); transactions a size (default 20)
  *
  * The values have 100 to 2,000 bytes. A transaction replaces 100 or 1,000 of them and is synced. Prints for each store and size: values
  * written a second, bytes that the process wrote for a value byte, reads a second, and the bytes of the file for a value byte. */
@@ -213,8 +213,8 @@ int main(int argc, char **argv)
         {"lmdb", lmdb_open, lmdb_begin, lmdb_get, lmdb_put, lmdb_commit, "lmdb"},
         {"sqlite", sqlite_open, sqlite_begin, sqlite_get, sqlite_put, sqlite_commit, "sqlite"},
     };
-    uint64_t keys = (argc > 1 ? strtoull(argv[1], NULL, 10) : 200) * 1000;
-    size_t transactions = argc > 2 ? strtoull(argv[2], NULL, 10) : 50;
+    uint64_t keys = (argc > 1 ? strtoull(argv[1], NULL, 10) : 100) * 1000;
+    size_t transactions = argc > 2 ? strtoull(argv[2], NULL, 10) : 20;
     check(keys > 0 && mkdtemp(dir) && chdir(dir) == 0, "mkdtemp");
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         run(&kinds[i], keys, transactions);

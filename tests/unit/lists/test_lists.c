@@ -1,7 +1,7 @@
 /* lists: random programs of changes, reads, saves, restarts, kills and full disks equal a model. A session is a child process, which
  * dies at one of its calls that change files, or finds no space there. The cursors of followers count the committed changes.
  *
- * MILLRACE_PROGRAMS programs (default 50) from MILLRACE_SEED (default 1). */
+ * MILLRACE_PROGRAMS programs (default 150) from MILLRACE_SEED (default 1). */
 #include "support/cm.h"
 #include "support/lists_model.h"
 #include "support/test_dir.h"
@@ -283,7 +283,7 @@ static void test_programs(void **state)
     (void)state;
     const char *n = getenv("MILLRACE_PROGRAMS"), *first = getenv("MILLRACE_SEED");
     unsigned seed = first ? (unsigned)atoi(first) : 1, kills = 0;
-    for (unsigned end = seed + (n ? (unsigned)atoi(n) : 50); seed < end; seed++) {
+    for (unsigned end = seed + (n ? (unsigned)atoi(n) : 150); seed < end; seed++) {
         char dir[64];
         unsigned random = seed * 7919;
         make_test_dir(dir, sizeof dir);
