@@ -11,7 +11,7 @@
 
 #define FILE_NAME "lists.mdb"
 #define FORMAT "1"
-#define MAP_BYTES ((size_t)1 << 40) /* the file's limit; only address space */
+#define MAP_BYTES ((size_t)1 << 38) /* the limit of the file; takes only addresses */
 
 struct list_txn {
     struct list_store *store;
