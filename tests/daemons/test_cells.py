@@ -403,7 +403,7 @@ class Cells(harness.MillraceTest):
                 (east + "archive = /srv/east\n", "1: [cell east] needs either sortdb_url or archive"),
                 (east + "archiv = /srv/east\n", "4: "),
                 (east.replace("http://east:8082", "east:port"), "2: aggregator_url \"east:port\" is not an address"),
-                (east + west.replace("west:8082", "east:8082"), "5: aggregator_url is also that of [cell east]"),
+                (east + west.replace("west:8082", "east:8082"), "5: aggregator_url is also set in [cell east]"),
                 (east + "[api]\narchive = /srv/archive\n", "5: archive: it has no effect with [cell NAME]"),
                 (east + "[api]\nsql = yes\n", "5: sql: it has no effect with [cell NAME]"),
                 (east + "[api]\naggregator_token_file = t\n", "5: aggregator_token_file: it has no effect with [cell NAME]"),

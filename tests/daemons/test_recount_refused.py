@@ -133,7 +133,7 @@ class Refused(RecountTest):
         self.refuse("has counts of another stream clicks than the archive, or of a restored copy")
         for _ in range(2):
             self.assertRegex(self.millrace("recount", expect=65), "the line before offset %d is not the line that the archive "
-                             "includes: .* remove that recount's directory to begin again" % end)
+                             "includes: .* remove the directory of that recount to begin again" % end)
         shutil.rmtree(self.recounted)
         self.millrace("recount")
         self.millrace("compact", "--replace=" + self.recounted)

@@ -182,7 +182,7 @@ class PlayedHosts(harness.MillraceTest):
         cells = "".join("[cell %s]\naggregator_url = http://%s:8082\nsortdb_url = http://%s:8083, http://shared:8083\n" % (n, n, n) for n in "ab")
         done = self.run_program("api", "--check-config", "--config", self.write("cells.conf", cells + harness.sample_counters()))
         self.assertEqual(done.returncode, 78, done)
-        self.assertIn("6: sortdb_url is also that of [cell a]", done.stderr.decode())
+        self.assertIn("6: sortdb_url is also set in [cell a]", done.stderr.decode())
 
 
 class OtherArchives(harness.MillraceTest):
