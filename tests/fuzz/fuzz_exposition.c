@@ -13,7 +13,13 @@ static void check_lines(struct bytes lines)
         const char *lf = memchr(lines.ptr, '\n', lines.len);
         size_t n = lf ? (size_t)(lf - lines.ptr) : 0;
         struct json_doc *d = json_doc_parse(bytes_of(lines.ptr, n));
-        if (!d || json_doc_text(d, "/labels/__name__").len == 0 || json_doc_at(d, "/v").type == JSON_MISSING)
+        if (!d)
+            abort();
+        struct bytes by = json_doc_text(d, "/by"); /* the label in which the samples of the line differ */
+        if (json_doc_text(d, "/labels/__name__").len == 0 && !bytes_equal_str(by, "__name__"))
+            abort();
+        if (json_doc_at(d, "/v").type == JSON_MISSING ||
+            (by.len > 0) != (json_doc_at(d, "/v").type == JSON_OBJECT))
             abort();
         json_doc_free(&d);
         lines = bytes_of(lf + 1, lines.len - n - 1);
