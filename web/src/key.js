@@ -126,7 +126,8 @@ function start(totals, total, state, element) {
   own.head.append(share({ name: "latest", request: () => ({ path: "v1/series", parameters: { ns: total.ns, key: recents(total.ns) } }),
     rows: () => [[name], ...recents(total.ns).map((key) => [key])] }));
   own.show(listOf(recents(total.ns).map((key) => ({ key }))));
-  element.append(...(recents(total.ns).length ? [own.element] : []), found.element, countMore({ totals }));
+  element.append(...(recents(total.ns).length ? [own.element] : []), found.element);
+  const more = countMore({ totals }); // below the list, once its height is known
 
   async function load(signal) {
     const asked = text;
@@ -138,6 +139,7 @@ function start(totals, total, state, element) {
     const some = rows.length < shown.rows.length ? `${count(rows.length)} of ` : "";
     found.note(asked && rows.length ? `${some}${plural(shown.rows.length, "key", "keys")}, those with the most events first` : "", shown.words);
     found.show(rows.length ? listOf(rows) : asked ? h("p", { class: "muted" }, "No key contains this text.") : emptyHint(await configured(signal), state));
+    if (!more.parentNode) element.append(more);
   }
 
   let stop = keepFresh(FRESH, load, found.fail, { of: "counts" });

@@ -55,7 +55,7 @@ export function liveView(state) {
   const rate = h("p", { class: "muted rate" }, "–");
   const fields = h("fieldset", {}, h("legend", { class: "visually-hidden" }, "Columns"));
   const picker = h("details", { class: "columns" }, h("summary", {}, "Columns"), fields);
-  const countBy = h("span", { class: "count-by" });
+  const countBy = h("span", { class: "count-by" }, select("Last minute by", "count", [["", "Nothing"]])); // takes the place until the fields are known
   const counted = h("div");
   const note = h("p", { class: "muted received", role: "status" }, "Waiting for lines…");
   const hint = h("div");
