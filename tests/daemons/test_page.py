@@ -209,7 +209,7 @@ class Page(PageCase):
     def test_a_restart_of_the_api(self):
         self.check("survives a restart of the API", ["shows one problem of a full disk", "shows each of several queues", "shows the cells",
                    "says what is not known without the archive"], ["stays level in memory"],
-                   is_full=FULL, open_seconds=7.5 * harness.rounds(1), **self.put_recent())
+                   is_full=FULL, open_seconds=min(7.5 * harness.rounds(1), 360), **self.put_recent())
 
     def test_events_a_second(self):
         self.check("shows events a second live", **self.put_recent())

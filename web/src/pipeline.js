@@ -147,7 +147,7 @@ export function pipelineView() {
 
   function draw(p) {
     shown = p;
-    const columns = Object.keys(p.history[0] ?? {});
+    const columns = Object.keys(p.history[0] ?? { t: 0 });
     history = [columns, ...p.history.map((s) => columns.map((name) => s[name]))];
     data.show(() => [["Time", ...columns.slice(1)], ...p.history.map((s) => [clock(s.t), ...columns.slice(1).map((name) => (name === "archive_made" ? clock(s[name]) : count(s[name])))])]);
     const words = state(p);
