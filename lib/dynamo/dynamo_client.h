@@ -31,7 +31,7 @@ struct dynamo_client_config {
     usec_t timeout;
 };
 
-/* Returns NULL with the error if the endpoint is no address. */
+/* Returns NULL with the error if the endpoint is not an address. */
 struct dynamo_client *dynamo_client_new(const struct dynamo_client_config *config, struct error *error);
 /* Ends each call with HTTP_CLIENT_CANCELLED. */
 void dynamo_client_free(struct dynamo_client **c);

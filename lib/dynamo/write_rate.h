@@ -1,6 +1,6 @@
 /* write_rate: the rate at which a table accepts writes, learned from its answers.
  *
- * A unit is what the table counts: one for each started KB of an item. Without a throttled write there is no limit. Then the
+ * A unit is what the table counts: one for each started KB of an item. Until a write is throttled, the rate has no limit. Then the
  * limit begins at the rate of the writes so far, and each answer moves it: accepted units raise it, throttled units
  * lower it ten times as much. It therefore settles where about a tenth of the units is throttled, just above the rate that the
  * table allows, so nearly all that it allows is used.

@@ -233,7 +233,7 @@ static void skip(struct batch *b)
     b->state = DONE;
 }
 
-/* Adds the line to the batch. Returns false if it has no room. A line that is no item becomes a refusal of an empty batch. */
+/* Adds the line to the batch. Returns false if it has no room. A line that is not an item becomes a refusal of an empty batch. */
 static bool take_line(struct batch *b, struct bytes line)
 {
     const char *why;

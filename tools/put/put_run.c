@@ -222,7 +222,7 @@ int put_open_door(struct put *p, bool is_needed)
     return r == PUT_DOOR_WRONG ? tool_fail(EX_CONFIG, "%s", error.text) : 0;
 }
 
-/* True for a line that is no request in a log of W3C's extended format. */
+/* True for a line of metadata in a log of W3C's extended format. */
 static bool is_directive(struct bytes line)
 {
     static const char *const names[] = {
