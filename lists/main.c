@@ -9,7 +9,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <sysexits.h>
@@ -46,28 +45,14 @@ struct wiring {
     struct list_feed *feed;  /* NULL: no stream */
     struct edge_file *edges; /* NULL: no file */
     struct loop_notify *notify;
-    atomic_bool is_polling;
 };
 static_assert(offsetof(struct wiring, server) == 0, "handlers get the address of its first member");
 
 static void on_lists(void *arg)
 {
     struct wiring *w = arg;
-    w->is_polling = true;
     if (w->server.lists)
         lists_poll(w->server.lists, clock_monotonic());
-    w->is_polling = false;
-}
-
-/* The rest of a long change waits until the loop has served others: an event that is activated again by its own callback would
- * run before them. */
-static void notify(void *arg)
-{
-    struct wiring *w = arg;
-    if (w->is_polling)
-        loop_notify_wake(w->notify);
-    else
-        loop_notify_defer(w->notify);
 }
 
 static void on_tick(void *ctx)
@@ -110,8 +95,8 @@ static int open_lists(struct wiring *w, const struct options *o, struct error *e
         .keep = (size_t)options_int(o, "keep"),
         .delay = options_int(o, "delay") * USEC_PER_MSEC,
         .memory = (size_t)options_int(o, "memory"),
-        .notify = notify,
-        .notify_arg = w};
+        .notify = loop_notify_defer,
+        .notify_arg = w->notify};
     if (daemon_lock_directory(config.dir, error) != 0)
         return daemon_start_status(errno);
     w->server.lists = lists_open(&config, clock_monotonic(), error);

@@ -11,6 +11,7 @@ struct loop_notify {
     struct event *event; /* active when fd is readable */
     struct event *turn;  /* an event without a descriptor, which the loop's thread activates */
     pthread_t thread;    /* the loop's thread */
+    bool is_running;     /* the loop's thread is in fn */
     void (*fn)(void *arg);
     void *arg;
 };
@@ -21,8 +22,11 @@ static void on_due(evutil_socket_t fd, short what, void *arg)
     struct loop_notify *n = arg;
     uint64_t count;
     (void)what;
-    if (fd < 0 || read(fd, &count, sizeof count) == (ssize_t)sizeof count)
-        n->fn(n->arg);
+    if (fd >= 0 && read(fd, &count, sizeof count) != (ssize_t)sizeof count)
+        return;
+    n->is_running = true;
+    n->fn(n->arg);
+    n->is_running = false;
 }
 
 struct loop_notify *loop_notify_new(struct event_base *base, void (*fn)(void *arg), void *arg)
@@ -46,13 +50,14 @@ void loop_notify_wake(void *notify)
     (void)!write(n->fd, &(uint64_t){1}, sizeof(uint64_t));
 }
 
+/* libevent calls an event that its own callback activates before it polls again. */
 void loop_notify_defer(void *notify)
 {
     const struct loop_notify *n = notify;
-    if (pthread_equal(pthread_self(), n->thread))
+    if (pthread_equal(pthread_self(), n->thread) && !n->is_running)
         event_active(n->turn, 0, 0);
     else
-        (void)!write(n->fd, &(uint64_t){1}, sizeof(uint64_t));
+        loop_notify_wake(notify);
 }
 
 void loop_notify_free(struct loop_notify **np)

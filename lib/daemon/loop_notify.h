@@ -12,8 +12,9 @@ struct loop_notify *loop_notify_new(struct event_base *base, void (*fn)(void *ar
  * loop_notify_wake can serve as a callback. */
 void loop_notify_wake(void *notify);
 /* Called from the loop's thread, loop_notify_defer needs no system call: the loop calls fn after all active events.
- * Therefore one call of fn can handle the work of many connections. Called from another thread, loop_notify_defer does
- * the same as loop_notify_wake. */
+ * Therefore one call of fn can handle the work of many connections. Called from another thread or from fn
+ * itself, loop_notify_defer does the same as loop_notify_wake: fn can leave a part of long work to a later turn. fn must not
+ * free the notify. */
 void loop_notify_defer(void *notify);
 void loop_notify_free(struct loop_notify **n);
 

@@ -14,10 +14,14 @@ static void note(char what)
     trace[strlen(trace)] = what;
 }
 
+static int rounds; /* calls of on_notify that ask for another one */
+
 static void on_notify(void *arg)
 {
     (void)arg;
     note('n');
+    if (rounds-- > 0)
+        loop_notify_defer(notify);
 }
 
 static void on_first(evutil_socket_t fd, short what, void *arg)
@@ -75,6 +79,17 @@ static void test_a_wake_is_for_another_turn(void **state)
     event_free(second);
 }
 
+static void test_a_defer_from_the_function_is_for_another_turn(void **state)
+{
+    struct event_base *base = *state;
+    rounds = 2;
+    loop_notify_defer(notify);
+    for (size_t turns = 1; turns <= 3; turns++) {
+        assert_int_not_equal(event_base_loop(base, EVLOOP_ONCE), -1);
+        assert_int_equal(strlen(trace), turns);
+    }
+}
+
 static void *from_elsewhere(void *arg)
 {
     (void)arg;
@@ -95,6 +110,7 @@ static void test_from_another_thread(void **state)
 static int setup(void **state)
 {
     memset(trace, 0, sizeof trace);
+    rounds = 0;
     *state = event_base_new();
     notify = loop_notify_new(*state, on_notify, NULL);
     return notify ? 0 : -1;
@@ -113,6 +129,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(test_in_this_turn_after_what_was_ready),
         T(test_a_wake_is_for_another_turn),
+        T(test_a_defer_from_the_function_is_for_another_turn),
         T(test_from_another_thread),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
