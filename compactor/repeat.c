@@ -76,7 +76,7 @@ static void tell(struct repeat *r, int64_t due)
     r->announced = due;
     rfc3339_write(due, text);
     log_info("next run", LOG_S("at", text));
-    service_notify("STATUS=%snext run at %s",
+    service_notify(0, "%snext run at %s",
         r->failures ? "the last run failed; "
         : r->last   ? "the last run succeeded; "
                     : "",
@@ -139,7 +139,7 @@ int repeat_runs(const struct repeat_spec *spec)
     sigaddset(&r.waited, SIGCHLD);
     sigprocmask(SIG_BLOCK, &r.waited, &r.before);
     signal(SIGHUP, SIG_IGN);
-    service_notify("READY=1");
+    service_notify(SERVICE_READY, NULL);
     while (!stop) {
         note_other_run(&r);
         int64_t now = now_seconds(),
@@ -151,6 +151,6 @@ int repeat_runs(const struct repeat_spec *spec)
         tell(&r, due);
         stop = is_stop(wait_signal(&r, due - now < LOOK_EVERY ? due - now : LOOK_EVERY));
     }
-    service_notify("STOPPING=1");
+    service_notify(SERVICE_STOPPING, NULL);
     return EX_OK;
 }

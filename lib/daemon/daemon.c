@@ -253,7 +253,7 @@ void daemon_set_ready(struct daemon *d)
     notices_set(&d->notices, NOTICE_START, NOTICE_WARNING, "", NULL);
     pthread_mutex_unlock(&d->state_lock);
     log_info("ready");
-    service_notify("READY=1\nSTATUS=ready");
+    service_notify(SERVICE_READY, "ready");
     daemon_notify_parent();
 }
 
@@ -271,7 +271,7 @@ void daemon_set_not_ready(struct daemon *d, enum notice_state state, const char 
     if (d->ready)
         log_warn("not ready", LOG_S("error", why));
     if (!before || strcmp(why, before) != 0)
-        service_notify("STATUS=%s", why);
+        service_notify(0, "%s", why);
     if (d->draining)
         return;
     pthread_mutex_lock(&d->state_lock);
@@ -448,7 +448,7 @@ static void begin_drain(struct daemon *d)
     notices_set(&d->notices, NOTICE_START, NOTICE_STOPPING, "", "stopping");
     pthread_mutex_unlock(&d->state_lock);
     log_info("stopping");
-    service_notify("STOPPING=1\nSTATUS=stopping");
+    service_notify(SERVICE_STOPPING, "stopping");
     if (d->http)
         http_server_drain(d->http);
     workers_drain(d->workers);

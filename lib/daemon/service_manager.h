@@ -8,9 +8,14 @@
 
 #define SERVICE_FIRST_SOCKET 3 /* descriptor of the first socket that the service manager passes */
 
-/* Sends lines NAME=VALUE, such as "READY=1\nSTATUS=ready", to NOTIFY_SOCKET. Does not block: a message that cannot be
- * sent is lost. */
-void service_notify(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* What a message to the service manager says beside its text. */
+#define SERVICE_READY 1u    /* READY=1 */
+#define SERVICE_STOPPING 2u /* STOPPING=1 */
+
+/* Sends `what` (0 or the sum of constants above) and the line STATUS=text to NOTIFY_SOCKET. `fmt` NULL: no text. Never blocks.
+ * While the manager's socket is full, a thread waits with one message: it has every `what` and the latest text. A message is
+ * lost only if the manager ends, or if the thread cannot be created. May be called from any thread. */
+void service_notify(unsigned what, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* Returns the number of sockets that the service manager passed to this process, and makes each socket close-on-exec.
  * The descriptors begin at SERVICE_FIRST_SOCKET. A second call returns 0, because the first call removes the

@@ -529,6 +529,26 @@ class Up(harness.MillraceTest):
             pipeline.interrupt()
             self.assertIn(b"STOPPING=1", s.recv(1000))
 
+    def test_a_full_readiness_socket_loses_no_daemon(self):
+        """A daemon becomes ready while `up` cannot take its message: `up` shows it as ready afterwards."""
+        pipeline = self.up().wait_ready()
+        pubsub = pipeline.daemon_pid("pubsub")
+        with open("/proc/%d/environ" % pubsub) as f:
+            name = re.search(r"NOTIFY_SOCKET=@([^\0]*)", f.read())[1]
+        os.kill(pubsub, signal.SIGSTOP)  # the aggregator cannot catch up
+        old = pipeline.kill9_daemon("aggregator")
+        wait_until(lambda: pipeline.daemon_pid("aggregator") not in (0, old), "a new aggregator")
+        pipeline.process.send_signal(signal.SIGSTOP)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
+            s.setblocking(False)
+            with self.assertRaises(BlockingIOError):
+                while True:
+                    s.sendto(b"X=1", b"\0" + name.encode())
+            os.kill(pubsub, signal.SIGCONT)
+            wait_until(lambda: pipeline.ask("aggregator", "GET", "/health").status == 200, "the aggregator to be ready")
+        pipeline.process.send_signal(signal.SIGCONT)
+        pipeline.wait_ready()
+
     def failing(self, *args, **kw):
         up = self.up(*args, **kw)
         status = up.process.wait(harness.PATIENCE)

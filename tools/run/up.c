@@ -606,7 +606,7 @@ static void on_change(size_t program, void *arg)
         log_warn("pipeline runs without its failed daemons", LOG_S("data_dir", up->data_dir));
     else
         log_info("pipeline ready", LOG_S("data_dir", up->data_dir));
-    service_notify(failed ? "READY=1\nSTATUS=some daemons failed" : "READY=1\nSTATUS=ready");
+    service_notify(SERVICE_READY, "%s", failed ? "some daemons failed" : "ready");
 }
 
 static void on_stopped(int status, void *arg)
@@ -714,7 +714,7 @@ static void on_signal(evutil_socket_t sig, short what, void *arg)
         return;
     }
     log_info("stopping", LOG_S("signal", sig == SIGINT ? "SIGINT" : "SIGTERM"));
-    service_notify("STOPPING=1");
+    service_notify(SERVICE_STOPPING, NULL);
     up->is_stopping = true;
     up->is_replaced = false;
     supervisor_stop(up->supervisor, EX_OK);

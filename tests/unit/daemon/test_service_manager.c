@@ -81,12 +81,12 @@ static void notifies(const char *path)
     char text[100];
     int fd = receiver(path);
     setenv("NOTIFY_SOCKET", path, 1);
-    service_notify("READY=%d\nSTATUS=%s", 1, "ready");
+    service_notify(SERVICE_READY | SERVICE_STOPPING, "%s", "ready");
     ssize_t n = recv(fd, text, sizeof text, 0);
-    assert_int_equal(n, strlen("READY=1\nSTATUS=ready"));
-    assert_memory_equal(text, "READY=1\nSTATUS=ready", (size_t)n);
+    assert_int_equal(n, strlen("READY=1\nSTOPPING=1\nSTATUS=ready\n"));
+    assert_memory_equal(text, "READY=1\nSTOPPING=1\nSTATUS=ready\n", (size_t)n);
     close(fd);
-    service_notify("READY=1"); /* returns although the socket is closed */
+    service_notify(SERVICE_READY, NULL); /* returns although the socket is closed */
 }
 
 static void messages_arrive(void **state)
@@ -100,6 +100,46 @@ static void messages_arrive(void **state)
     notifies(abstract);
     unlink(path);
     rmdir(dir);
+}
+
+/* Removes a message from `fd` and adds what it says to *what. Returns false if no message is there. */
+static bool take(int fd, unsigned *what, char status[100])
+{
+    char text[100];
+    ssize_t n = recv(fd, text, sizeof text - 1, 0);
+    if (n < 0)
+        return false;
+    text[n] = '\0';
+    *what |= strstr(text, "READY=1\n") ? SERVICE_READY : 0;
+    *what |= strstr(text, "STOPPING=1\n") ? SERVICE_STOPPING : 0;
+    const char *line = strstr(text, "STATUS=");
+    if (line)
+        snprintf(status, 100, "%s", line);
+    return true;
+}
+
+/* A full socket loses no READY=1, no STOPPING=1 and not the last text, and blocks no caller. */
+static void a_full_socket_gets_the_last_state(void **state)
+{
+    (void)state;
+    char path[100], status[100] = "";
+    unsigned what = 0;
+    snprintf(path, sizeof path, "@millrace-test-full-%d", (int)getpid());
+    int fd = receiver(path);
+    setenv("NOTIFY_SOCKET", path, 1);
+    for (int i = 1; i <= 2000; i++)
+        service_notify(i == 1500 ? SERVICE_READY : i == 1600 ? SERVICE_STOPPING : 0, "%d of 2000", i);
+    int messages = 0;
+    while (strcmp(status, "STATUS=2000 of 2000\n") != 0) {
+        if (take(fd, &what, status))
+            messages++;
+        else
+            usleep(1000); /* the thread sends the last one */
+    }
+    assert_int_equal(what, SERVICE_READY | SERVICE_STOPPING);
+    assert_in_range(messages, 2, 1999);
+    close(fd);
+    unsetenv("NOTIFY_SOCKET");
 }
 
 /* A relative path is not the manager's, even if somebody listens there. */
@@ -116,10 +156,10 @@ static void nobody_to_notify(void **state)
     const char *const paths[] = {"", "/", "relative", "vsock:2:1", longest, "/does/not/exist"};
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
         setenv("NOTIFY_SOCKET", paths[i], 1);
-        service_notify("READY=1");
+        service_notify(SERVICE_READY, NULL);
     }
     unsetenv("NOTIFY_SOCKET");
-    service_notify("READY=1");
+    service_notify(SERVICE_READY, NULL);
     assert_int_equal(recv(fd, text, sizeof text, 0), -1);
     close(fd);
     unlink("relative");
@@ -132,6 +172,7 @@ int main(void)
         cmocka_unit_test(sockets_are_taken_once),
         cmocka_unit_test(sockets_that_are_none),
         cmocka_unit_test(messages_arrive),
+        cmocka_unit_test(a_full_socket_gets_the_last_state),
         cmocka_unit_test(nobody_to_notify),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
