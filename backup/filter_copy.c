@@ -1,52 +1,40 @@
 #include "backup/filter_copy.h"
 
 #include "backup/file_tree.h"
+#include "base/io.h"
 #include "filter/filter.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <unistd.h>
 
-#define READS 10
-#define HEADER 4096
-
-/* Copies a file, or only reads it if `to` is NULL. A missing file is empty. */
-static enum backup_result take(const char *dir, const char *to, const char *name, uint64_t max_bytes,
-    struct tree_file *out, struct error *error)
+/* Copies a file. A missing file is empty. */
+static enum backup_result take(const char *dir, const char *to, const char *name, struct error *error)
 {
-    char *source = tree_path(dir, name), *target = to ? tree_path(to, name) : NULL;
-    *out = (struct tree_file){0};
-    enum backup_result r = target ? tree_make_parent(target, error) : BACKUP_OK;
+    struct tree_file ignored;
+    char *source = tree_path(dir, name), *target = tree_path(to, name);
+    enum backup_result r = tree_make_parent(target, error);
     if (r == BACKUP_OK && access(source, F_OK) == 0) {
-        if (target)
-            unlink(target);
-        r = tree_copy(source, target, &(struct tree_copy){.max_bytes = max_bytes}, out, error);
+        unlink(target);
+        r = tree_copy(source, target, &(struct tree_copy){.max_bytes = UINT64_MAX}, &ignored, error);
     }
     free(source);
     free(target);
     return r;
 }
 
-static bool is_same(const struct tree_file *a, const struct tree_file *b)
+/* Returns the locked file, or -1: none, or *r is BACKUP_FAILED. */
+static int lock(const char *from, enum backup_result *r, struct error *error)
 {
-    return a->bytes == b->bytes && a->xxh3 == b->xxh3;
-}
-
-static enum backup_result copy_file(const char *from, const char *to, struct error *error)
-{
-    struct tree_file header, log, all, later_header, later_log;
-    enum backup_result r = BACKUP_OK;
-    for (int i = 0; r == BACKUP_OK && i < READS; i++) {
-        if ((r = take(from, NULL, "marks", HEADER, &header, error)) == BACKUP_OK &&
-            (r = take(from, to, "marks.log", UINT64_MAX, &log, error)) == BACKUP_OK &&
-            (r = take(from, to, "marks", UINT64_MAX, &all, error)) == BACKUP_OK &&
-            (r = take(from, NULL, "marks", HEADER, &later_header, error)) == BACKUP_OK)
-            r = take(from, NULL, "marks.log", UINT64_MAX, &later_log, error);
-        if (r == BACKUP_OK && is_same(&header, &later_header) && is_same(&log, &later_log))
-            return r;
-    }
-    if (r == BACKUP_OK)
-        r = error_set(error, BACKUP_CHANGED, "%.600s/marks changed during each of %d reads", from, READS);
-    return r;
+    char *path = tree_path(from, "sync.lock");
+    int fd = io->open(path, O_RDONLY | O_CLOEXEC, 0);
+    *r = BACKUP_OK;
+    if ((fd < 0 && errno != ENOENT) || (fd >= 0 && io->flock(fd, LOCK_SH) != 0))
+        *r = (enum backup_result)error_errno(error, BACKUP_FAILED, path);
+    free(path);
+    return fd;
 }
 
 /* Completes an interrupted sync in the copy, and checks its header. */
@@ -71,9 +59,12 @@ static enum backup_result check_filter(const char *to, struct error *error)
 
 enum backup_result filter_copy(const char *from, const char *to, struct error *error)
 {
-    struct tree_file ignored;
-    enum backup_result r = copy_file(from, to, error);
-    if (r == BACKUP_OK)
-        r = take(from, to, "exceptions", UINT64_MAX, &ignored, error);
+    static const char *const names[] = {"marks.log", "marks", "exceptions"};
+    enum backup_result r;
+    int fd = lock(from, &r, error);
+    for (size_t i = 0; r == BACKUP_OK && i < sizeof names / sizeof *names; i++)
+        r = take(from, to, names[i], error);
+    if (fd >= 0)
+        io->close(fd);
     return r == BACKUP_OK ? check_filter(to, error) : r;
 }

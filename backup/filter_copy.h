@@ -2,16 +2,16 @@
  *
  * 1. The sequence of the filter is the number up to which the files have all updates. A sync writes the exceptions first, and
  *    the exceptions are copied last. So their copy has at least these updates.
- * 2. spamfilter changes the filter only in a sync. A sync first writes the log of the filter, and ends with a new header and
- *    an empty log. If header and log have the same bytes before and after the copy of the filter, either no sync was in
- *    progress, or the copied log has all the changes of the sync. In both cases, filter_open makes the copy whole. */
+ * 2. spamfilter changes the files only while it alone holds the lock of the file `sync.lock`, and filter_copy holds this lock
+ *    during the copy. A start of spamfilter may complete an interrupted sync meanwhile; the log, which is copied first, has
+ *    the changes of this sync. So filter_open makes the copy whole.
+ * 3. A missing `sync.lock` means that no spamfilter has used the directory. */
 #ifndef MILLRACE_FILTER_COPY_H
 #define MILLRACE_FILTER_COPY_H
 
 #include "backup/backup_result.h"
 
-/* Copies the files from the directory `from` to the directory `to`, and checks the copied filter. Returns BACKUP_CHANGED if
- * syncs changed the filter during each of several attempts. */
+/* Copies the files from the directory `from` to the directory `to`, and checks the copied filter. Waits for a sync in progress. */
 enum backup_result filter_copy(const char *from, const char *to, struct error *error);
 
 #endif

@@ -16,6 +16,11 @@ char *mark_load_path(const struct marks_config *config, const char *name)
     return mem_printf("%s/load/%s", config->dir, name);
 }
 
+static char *new_path(const struct marks_config *config)
+{
+    return mem_printf("%s/marks.new", config->dir);
+}
+
 /* Adds the URL of a line. Returns an enum filter_result, FILTER_INVALID for a bad line. */
 static int add_line(struct mark_load *l, struct url_form *form, struct bytes line)
 {
@@ -78,10 +83,9 @@ static void remove_new(const char *path)
     free(log);
 }
 
-int mark_load_run(struct mark_load *l, const struct marks_config *config, uint64_t number)
+int mark_load_build(struct mark_load *l, const struct marks_config *config, uint64_t number)
 {
-    char *path = mark_load_path(config, l->name), *fresh = mem_printf("%s/marks.new", config->dir),
-         *marks = mem_printf("%s/marks", config->dir);
+    char *path = mark_load_path(config, l->name), *fresh = new_path(config);
     struct filter_config filter = {.path = fresh, .capacity = config->capacity, .rate = config->rate};
     struct stat st;
     l->size = stat(path, &st) == 0 ? (uint64_t)st.st_size : 0;
@@ -94,15 +98,29 @@ int mark_load_run(struct mark_load *l, const struct marks_config *config, uint64
         filter_number(l->filter, number);
         r = filter_sync(l->filter, &l->error);
     }
-    if (r == 0)
-        r = publish(l, fresh, marks);
-    if (r != 0) {
-        filter_close(&l->filter);
-        remove_new(fresh);
-    }
+    if (r != 0)
+        mark_load_drop(l, config);
     line_source_close(&source);
     free(path);
     free(fresh);
+    return r;
+}
+
+int mark_load_publish(struct mark_load *l, const struct marks_config *config)
+{
+    char *fresh = new_path(config), *marks = mem_printf("%s/marks", config->dir);
+    int r = publish(l, fresh, marks);
+    if (r != 0)
+        mark_load_drop(l, config);
+    free(fresh);
     free(marks);
     return r;
+}
+
+void mark_load_drop(struct mark_load *l, const struct marks_config *config)
+{
+    char *fresh = new_path(config);
+    filter_close(&l->filter);
+    remove_new(fresh);
+    free(fresh);
 }

@@ -25,7 +25,11 @@ struct mark_load {
 
 /* Returns the path of a file in the directory `load`. The caller frees the path. */
 char *mark_load_path(const struct marks_config *config, const char *name);
-/* Builds l->filter and renames its files to those of the marks. Returns 0, or an enum filter_result with l->error. */
-int mark_load_run(struct mark_load *l, const struct marks_config *config, uint64_t number);
+/* Builds l->filter beside the marks. Returns 0, or an enum filter_result with l->error and without a filter. */
+int mark_load_build(struct mark_load *l, const struct marks_config *config, uint64_t number);
+/* Renames the files of l->filter to those of the marks. Returns like mark_load_build. */
+int mark_load_publish(struct mark_load *l, const struct marks_config *config);
+/* Closes and deletes the filter that was built. */
+void mark_load_drop(struct mark_load *l, const struct marks_config *config);
 
 #endif

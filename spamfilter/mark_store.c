@@ -8,10 +8,13 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define JOURNAL_DIR "journals/marks"
 #define RESERVE_STEP (UINT64_C(256) << 10)
+#define LOCK_POLL 10000 /* microseconds */
 
 struct mark_store {
     struct mark_store_config config;
@@ -29,24 +32,51 @@ struct mark_store {
     uint64_t waiting_updates, waiting_adds; /* of these lines */
     size_t appending;                       /* changes that the journal has not answered */
     usec_t synced_at;
+    int lock;             /* the file `sync.lock` */
     int reserve;          /* the file `reserve` */
     uint64_t reserved;    /* its bytes */
     bool is_full;         /* the last sync has found no space */
     struct error failure; /* code 0: none */
 };
 
+/* Waits for the lock of the files. Returns false with the error if the load stops. */
+static bool lock_for_load(struct mark_store *s)
+{
+    while (!s->load.stops && io->flock(s->lock, LOCK_EX | LOCK_NB) != 0)
+        usleep(LOCK_POLL);
+    if (s->load.stops)
+        error_set(&s->load.error, FILTER_FAILED, "interrupted");
+    return !s->load.stops;
+}
+
+/* The exceptions are in their file before the marks of the load are. */
+static void run_load(struct mark_store *s)
+{
+    struct mark_load *l = &s->load;
+    if (!lock_for_load(s))
+        return;
+    int r = marks_sync(&s->marks, &s->sync_error);
+    io->flock(s->lock, LOCK_UN);
+    if (r != 0)
+        l->error = s->sync_error;
+    else if (mark_load_build(l, &s->config.marks, s->syncing) == 0) {
+        if (lock_for_load(s))
+            mark_load_publish(l, &s->config.marks);
+        else
+            mark_load_drop(l, &s->config.marks);
+    }
+}
+
 static void run(void *ctx, void *arg)
 {
     struct mark_store *s = ctx;
     (void)arg;
     s->sync_error.code = 0;
-    int r = marks_sync(&s->marks, &s->sync_error);
-    if (s->load.state != MARK_LOAD_RUNNING)
-        return;
-    if (r == 0) /* the exceptions are in their file before the marks of the load are */
-        mark_load_run(&s->load, &s->config.marks, s->syncing);
+    if (s->load.state == MARK_LOAD_RUNNING)
+        run_load(s);
     else
-        s->load.error = s->sync_error;
+        marks_sync(&s->marks, &s->sync_error);
+    io->flock(s->lock, LOCK_UN);
 }
 
 static void begin(struct mark_store *s)
@@ -155,6 +185,15 @@ static int open_journal(struct mark_store *s, struct error *error)
     return code;
 }
 
+static int open_lock(struct mark_store *s, struct error *error)
+{
+    char *path = mem_printf("%s/sync.lock", s->config.marks.dir);
+    s->lock = io->open(path, O_RDWR | O_CREAT | O_CLOEXEC, IO_PRIVATE_MODE);
+    int r = s->lock < 0 ? error_errno(error, FILTER_FAILED, path) : 0;
+    free(path);
+    return r;
+}
+
 static int open_reserve(struct mark_store *s, struct error *error)
 {
     struct stat st;
@@ -189,7 +228,7 @@ struct mark_store *mark_store_open(const struct mark_store_config *config, struc
 {
     struct mark_store *s = mem_zalloc(sizeof *s);
     s->config = *config;
-    s->reserve = -1;
+    s->lock = s->reserve = -1;
     STAILQ_INIT(&s->committed);
     s->set = journal_set_new(
         &(struct journal_set_config){.notify = config->notify, .notify_arg = config->notify_arg});
@@ -198,8 +237,8 @@ struct mark_store *mark_store_open(const struct mark_store_config *config, struc
     if (!s->thread)
         error_errno(error, FILTER_FAILED, "cannot start a thread");
     else
-        s->is_open = marks_open(&s->marks, &config->marks, error) == 0 && open_reserve(s, error) == 0 &&
-                     open_journal(s, error) == 0;
+        s->is_open = open_lock(s, error) == 0 && marks_open(&s->marks, &config->marks, error) == 0 &&
+                     open_reserve(s, error) == 0 && open_journal(s, error) == 0;
     if (!s->is_open)
         mark_store_close(&s);
     return s;
@@ -254,13 +293,15 @@ void mark_store_close(struct mark_store **sp)
     journal_set_free(&s->set);
     while ((c = STAILQ_FIRST(&s->committed)))
         finish(s, c, JOURNAL_CLOSED);
-    if (s->is_open && s->failure.code == 0) {
+    if (s->is_open && s->failure.code == 0 && io->flock(s->lock, LOCK_EX | LOCK_NB) == 0) {
         marks_number(&s->marks, s->made);
         marks_sync(&s->marks, &ignored);
     }
     marks_close(&s->marks);
     if (s->reserve >= 0)
         io->close(s->reserve);
+    if (s->lock >= 0)
+        io->close(s->lock);
     free(s);
     *sp = NULL;
 }
@@ -365,7 +406,8 @@ void mark_store_tick(struct mark_store *s, usec_t now)
     bool is_due = s->unsynced >= MARK_STORE_UNSYNCED || now - s->synced_at >= s->config.sync_every;
     make_changes(s);
     bool is_ready = !s->is_full || s->appending + s->waiting_updates == 0;
-    if (s->is_syncing || s->failure.code != 0 || s->unsynced == 0 || !is_due || !is_ready)
+    if (s->is_syncing || s->failure.code != 0 || s->unsynced == 0 || !is_due || !is_ready ||
+        io->flock(s->lock, LOCK_EX | LOCK_NB) != 0)
         return;
     if (s->is_full)
         free_reserve(s);

@@ -10,7 +10,9 @@
  * 5. While the disk is full, updates are refused. An accepted update has its space reserved: the file `reserve` takes as much
  *    as the next sync may need. A sync that finds no space is repeated without this file, while the journal does not grow.
  *    So journal and sync cannot fill the disk together.
- * 6. After another failed update or sync, all updates fail until a restart. Checks continue.
+ * 6. Syncs and loads change the files of the marks only while they alone hold the lock of the file `sync.lock`. While a backup
+ *    (backup/filter_copy.h) holds this lock, no sync begins: the journal keeps the updates. A load waits.
+ * 7. After another failed update or sync, all updates fail until a restart. Checks continue.
  *
  * The loop's thread makes all calls. `notify` is called in any thread. */
 #ifndef MILLRACE_SPAMFILTER_MARK_STORE_H

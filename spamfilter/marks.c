@@ -40,23 +40,6 @@ static int fail(const char *path, struct error *error)
     return error_errno(error, errno_is_full(errno) ? FILTER_NO_SPACE : FILTER_FAILED, path);
 }
 
-/* In a directory of the version before, the filter has the number of the last changed mark, and the file `synced` has the
- * number of the last sync and the filter's number at that sync. */
-static int read_synced(struct marks *m, const char *dir, struct error *error)
-{
-    char *path = mem_printf("%s/synced", dir);
-    struct buf text = {0};
-    unsigned long long number, sequence;
-    int r = io_read_file(path, SIZE_MAX, &text) == 0 || errno == ENOENT ? 0 : fail(path, error);
-    buf_append_char(&text, '\0');
-    if (r == 0 && sscanf(text.ptr, "spamfilter-1 %llu %llu", &number, &sequence) == 2 &&
-        sequence == filter_sequence(m->filter))
-        marks_number(m, number);
-    buf_free(&text);
-    free(path);
-    return r;
-}
-
 int marks_open(struct marks *m, const struct marks_config *config, struct error *error)
 {
     char *path = mem_printf("%s/" MARKS_FILE, config->dir);
@@ -67,7 +50,7 @@ int marks_open(struct marks *m, const struct marks_config *config, struct error 
     free(path);
     if (r == FILTER_OK && mark_exceptions_read(m->exceptions_path, &m->exceptions) != 0)
         r = fail(m->exceptions_path, error);
-    return r == FILTER_OK ? read_synced(m, config->dir, error) : r;
+    return r;
 }
 
 void marks_close(struct marks *m)

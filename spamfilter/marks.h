@@ -11,7 +11,6 @@
  *    ignores the updates that it has. An exception is in the table or not, so a repetition ends in the same table.
  * 4. Updates are in the files only after marks_sync. marks_sync writes the exceptions first, and the filter with the number
  *    of the last update (filter_number) last. So the files have all updates up to filter_sequence.
- *    marks_open sets this number also from the file `synced` of the version before.
  * 5. A repeated add or removal, with the id of the text's last update, changes nothing while `recent` has the last update.
  *    `recent` has the same entries when a start repeats an update, so the update has the same result.
  *

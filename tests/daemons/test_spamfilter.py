@@ -1,6 +1,7 @@
 """spamfilter: marks, exceptions and lines beside a model, also through kills, and the answers to bad requests."""
 # full: MILLRACE_ROUNDS=12
 import contextlib
+import fcntl
 import itertools
 import json
 import os
@@ -247,28 +248,30 @@ class TestFiles(SpamfilterTest):
             shutil.copy(self.path("empty", name), self.path("copy", name))
         self.refused("begins after the last sync")
 
-    def test_a_directory_of_the_version_before_opens(self):
-        """Its filter had the number of the last changed mark, and the file `synced` that of the last sync."""
-        d = self.serve("--recent=64K", "--sync-every=10ms")
-        wait_until(lambda: os.path.exists(self.path("marks", "marks.log")), lambda: d.log)
-        older = {}
-        for name in ("marks", "marks.log"):
-            with open(self.path("marks", name), "rb") as f:
-                older[name] = f.read()
-        journal = self.path("marks", "journals", "marks")
-        numbers = itertools.count()
-        wait_until(lambda: self.lines(d, "/allow", *("ok%d-%d.example" % (next(numbers), i) for i in range(500))) and
-                   "0000000000000001.seg" not in os.listdir(journal), lambda: os.listdir(journal))
-        d.stop()
-        self.write(os.path.join("marks", "synced"), "spamfilter-1 %d 0\n" % synced(self.path("marks")))
-        for name, content in older.items():
-            self.write(os.path.join("marks", name), content)
-        for _ in range(2):
-            d = self.serve()
-            self.lines(d, "/add", "bad.example\t1")
-            self.assertTrue(self.check(d, "bad.example")["marked"])
-            self.assertEqual(self.check(d, "ok0-0.example"), {"marked": False, "allowed": "ok0-0.example"})
-            d.kill9()
+    def test_no_sync_begins_during_a_backup(self):
+        """A backup holds the lock of the files. Updates go on, the files stay as they are, and nothing is lost."""
+        d = self.serve("--sync-every=10ms")
+        self.lines(d, "/add", "first.example\t1")
+        wait_until(lambda: synced(self.path("marks")) > 0, "a sync")
+        with open(self.path("marks", "sync.lock")) as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            files = self.bytes_of_files()
+            for i in range(500):
+                self.lines(d, "/add", "m%d.example\t%d" % (i, i + 2))
+            d.stop()
+            self.assertEqual(self.bytes_of_files(), files)
+        d = self.serve("--sync-every=10ms")
+        self.assertTrue(all(self.check(d, "m%d.example" % i)["marked"] for i in range(0, 500, 50)))
+        self.lines(d, "/add", "last.example\t900")
+        wait_until(lambda: self.bytes_of_files() != files, "a sync")
+
+    def bytes_of_files(self):
+        content = {}
+        for name in ("marks", "marks.log", "exceptions"):
+            if os.path.exists(self.path("marks", name)):
+                with open(self.path("marks", name), "rb") as f:
+                    content[name] = f.read()
+        return content
 
     def test_a_full_disk(self):
         """Updates are refused or wait, checks go on, and all heals with space."""

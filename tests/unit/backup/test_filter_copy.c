@@ -1,4 +1,4 @@
-/* filter_copy: the copy of a filter is the filter of one moment, also if a sync changes the filter during the copy. */
+/* filter_copy: no sync can begin during the copy, and the copy is the filter. */
 #include "support/cm.h"
 #include "support/test_dir.h"
 #include "support/trees.h"
@@ -8,18 +8,21 @@
 #include "base/io.h"
 #include "filter/filter.h"
 
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
-#define HEADER 4096
 #define ADDS 1000
 
 static char root[64], from[80], to[80];
 static struct filter *filter;
 static struct error error;
-static int syncs; /* during the next copies */
+static int pieces;     /* reads of files of `from` */
+static bool is_locked; /* in each of these reads */
 
 static void add_and_sync(unsigned n)
 {
@@ -32,29 +35,31 @@ static void add_and_sync(unsigned n)
     assert_int_equal(filter_sync(filter, &error), FILTER_OK);
 }
 
-/* A sync follows the read of the first piece of the filter, which has the header. */
-static ssize_t changing_pread(int fd, void *p, size_t n, off_t at)
+/* During the copy, spamfilter cannot get its lock. */
+static ssize_t watching_pread(int fd, void *p, size_t n, off_t at)
 {
-    char link[64], path[PATH_MAX], marks[96];
-    ssize_t got = io_system.pread(fd, p, n, at);
+    char link[64], path[PATH_MAX], lock[96];
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    snprintf(marks, sizeof marks, "%s/marks", from);
+    snprintf(lock, sizeof lock, "%s/sync.lock", from);
     ssize_t len = readlink(link, path, sizeof path - 1);
     path[len > 0 ? len : 0] = '\0';
-    if (syncs > 0 && at == 0 && n > HEADER && strcmp(path, marks) == 0) {
-        syncs--;
-        add_and_sync(ADDS);
+    if (strncmp(path, from, strlen(from)) == 0) {
+        int other = open(lock, O_RDWR);
+        pieces++;
+        is_locked = is_locked && other >= 0 && flock(other, LOCK_EX | LOCK_NB) != 0;
+        close(other);
     }
-    return got;
+    return io_system.pread(fd, p, n, at);
 }
 
-static enum backup_result copy_during(int n)
+static enum backup_result copy_watched(void)
 {
     static struct io_ops ops;
     ops = io_system;
-    ops.pread = changing_pread;
+    ops.pread = watching_pread;
     io = &ops;
-    syncs = n;
+    pieces = 0;
+    is_locked = true;
     enum backup_result r = filter_copy(from, to, &error);
     io = &io_system;
     return r;
@@ -64,9 +69,15 @@ static void test_a_copy_is_of_one_moment(void **state)
 {
     (void)state;
     struct filter *copy;
-    char path[96];
+    char path[96], lock[96];
     snprintf(path, sizeof path, "%s/marks", to);
-    assert_int_equal(copy_during(3), BACKUP_OK);
+    snprintf(lock, sizeof lock, "%s/sync.lock", from);
+    int fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    assert_int_equal(copy_watched(), BACKUP_OK);
+    assert_true(is_locked);
+    assert_in_range(pieces, 2, INT_MAX);
+    assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0); /* the copy has released it */
+    close(fd);
     assert_int_equal(filter_open_reader(path, &copy, &error), FILTER_OK);
     assert_int_equal(filter_sequence(copy), filter_sequence(filter));
     for (uint64_t i = 1; i <= filter_sequence(filter); i++) {
@@ -77,10 +88,11 @@ static void test_a_copy_is_of_one_moment(void **state)
     filter_close(&copy);
 }
 
-static void test_a_filter_that_never_rests_is_refused(void **state)
+static void test_a_directory_that_no_spamfilter_has_used(void **state)
 {
     (void)state;
-    assert_int_equal(copy_during(INT_MAX), BACKUP_CHANGED);
+    assert_int_equal(copy_watched(), BACKUP_OK);
+    assert_false(is_locked);
 }
 
 static int setup(void **state)
@@ -110,7 +122,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_a_copy_is_of_one_moment, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_a_filter_that_never_rests_is_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_directory_that_no_spamfilter_has_used, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
