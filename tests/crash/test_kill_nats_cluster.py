@@ -71,8 +71,9 @@ class KillNatsCluster(NatsTest):
         server.process.send_signal(signal.SIGCONT)
 
     def cut_two_servers(self):
-        """From each other. The third one reaches both."""
-        i, j = self.random.sample(range(3), 2)
+        """The leader and another one, because two followers may send each other nothing. The third one reaches both."""
+        i = self.servers.index(self.leader())
+        j = self.random.choice([n for n in range(3) if n != i])
         links = self.links[i, j], self.links[j, i]
         for link in links:
             link.cut()
