@@ -524,7 +524,7 @@ class TestModel(SpamfilterTest):
             path = "".join("/" + rng.choice("pqr") for _ in range(rng.randrange(4)))
             return host + (path or "/") + "?x=%d" % rng.randrange(9) if rng.random() < 0.3 else host + path
 
-        options = ("--capacity=300", "--rate=0.001", "--recent=64K", "--sync-every=50ms")
+        options = ("--capacity=100", "--rate=0.001", "--recent=64K", "--sync-every=50ms")
         daemon, model, wrong, asked = self.serve(*options), Model(), 0, 0
         for _ in range(rounds(1)):
             for _ in range(50):
