@@ -45,6 +45,7 @@ struct lease {
 
 struct run {
     struct dispatch_run view;
+    struct run *next;
     struct item **items;
 };
 static_assert(offsetof(struct item, node) == 0 && offsetof(struct run, view) == 0,
@@ -56,6 +57,7 @@ struct dispatch {
     struct item *tails[LANES];
     struct heap ready, retries;
     uint64_t next_age;
+    struct run *first_run; /* list of the runs in progress */
     size_t runs;
     size_t held, running,
         done; /* numbers of messages that are not over, in runs, and delivered but not acknowledged */
@@ -271,6 +273,10 @@ static void put_back(struct dispatch *d, struct run *run, usec_t retry)
             make_ready(d, it);
         }
     }
+    struct run **place = &d->first_run;
+    while (*place != run)
+        place = &(*place)->next;
+    *place = run->next;
     d->runs--;
     d->running -= run->view.n;
     free(run->items);
@@ -298,6 +304,8 @@ struct dispatch_run *dispatch_run_begin(struct dispatch *d, usec_t now, usec_t *
     fill_run(d, run);
     for (size_t i = 0; i < run->view.n; i++)
         run->items[i]->lease->running++;
+    run->next = d->first_run;
+    d->first_run = run;
     d->runs++;
     d->running += run->view.n;
     usec_t when = rate_limit_when(&d->rate_limit, run->view.n, now);
@@ -370,6 +378,11 @@ void dispatch_run_again(struct dispatch *d, struct dispatch_run *view)
 size_t dispatch_runs(const struct dispatch *d)
 {
     return d->runs;
+}
+
+struct dispatch_run *dispatch_run_first(const struct dispatch *d)
+{
+    return d->first_run ? &d->first_run->view : NULL;
 }
 
 void dispatch_pause(struct dispatch *d, usec_t until)

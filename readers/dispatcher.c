@@ -456,6 +456,17 @@ void dispatcher_again(struct dispatcher *x, struct dispatch_run *run)
     advance_at(x, 0);
 }
 
+bool dispatcher_abort(struct dispatcher *x)
+{
+    struct dispatch_run *run = dispatch_run_first(x->dispatch);
+    bool any = run != NULL;
+    for (; run; run = dispatch_run_first(x->dispatch)) {
+        x->config.cancel(run, x->config.arg);
+        dispatcher_again(x, run);
+    }
+    return any;
+}
+
 void dispatcher_refused(struct dispatcher *x, struct dispatch_run *run, const char *reason)
 {
     uint64_t limit = x->config.poison_limit;

@@ -75,6 +75,8 @@ struct dispatcher_config {
     uint64_t poison_limit;
     usec_t drain; /* time for which dispatcher_stop retries acknowledgements; 0: 10 s */
     void (*deliver)(struct dispatcher *x, struct dispatch_run *run, void *arg);
+    /* Cancels a run, which needs no answer then. Required for dispatcher_abort. */
+    void (*cancel)(struct dispatch_run *run, void *arg);
     /* Called when runs fail, with the reason of the latest failure, and with NULL after a minute without a failure. May
      * be NULL. */
     void (*on_failing)(const char *why, void *arg);
@@ -82,11 +84,13 @@ struct dispatcher_config {
      * acknowledgement, or because the queue refused it. `ids` is "A-B,C", valid during the call. `arg` is reader.arg.
      * May be NULL. */
     void (*on_ack_lost)(const char *why, struct bytes ids, void *arg);
-    void *arg; /* argument of key, deliver and on_failing */
+    void *arg; /* argument of key, deliver, cancel and on_failing */
 };
 
 /* The dispatcher starts in the next iteration of the loop. Returns NULL if queue_url is invalid. */
 struct dispatcher *dispatcher_new(const struct dispatcher_config *config);
+/* Cancels all runs. Returns true if there were any. */
+bool dispatcher_abort(struct dispatcher *x);
 /* Frees the dispatcher. The caller must have answered all runs. */
 void dispatcher_free(struct dispatcher **x);
 /* Stops the dispatcher (invariant 5). A second call retries each pending acknowledgement immediately and for the last

@@ -2,23 +2,20 @@
  *
  * Messages with one key are stored in the order of the queue: the dispatcher's lanes are hashes of keys. With `newer`, the
  * table's condition replaces this order. A message is acknowledged after its item is. */
-#include "base/log.h"
-#include "base/text_hash.h"
-#include "dynamo/dynamo_settings.h"
+#include "dynamo/dynamo_table.h"
 #include "readers/reader_program.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sysexits.h>
 
 /* Maximum bytes of the messages of a request. JSON with types is at most five times as long, which is below
- * DYNAMO_BATCH_BYTES. */
+ * DYNAMO_BATCH_BYTES, unless `fields` stores a value several times: a run that is too large for a request is halved. */
 #define RUN_BYTES ((size_t)5 << 19)
 
 static const struct option_row option_rows[] = {
     READER_OPTIONS("queue_to_dynamodb", "500"),
-    DYNAMO_OPTIONS,
+    DYNAMO_TABLE_OPTIONS,
     SETTING_INT("parallel", "8", 1, 256, "maximum batches in progress"),
     SETTING_BOOL("shared",
         "read the queue together with other shared readers, without a name; requires newer",
@@ -27,24 +24,21 @@ static const struct option_row option_rows[] = {
     {.name = NULL},
 };
 
-struct sender;
-struct sending {
-    struct sender *sender;
-    struct dispatch_run *run; /* NULL: free */
-    struct dynamo_batch *batch;
-};
-
 struct sender {
     struct reader_program *program;
-    struct dynamo_sink sink;
-    struct dynamo_item item; /* of the message whose key is wanted */
-    struct sending *sendings;
-    size_t parallel;
+    struct dynamo_table *table;
+};
+
+/* The batch of a run. */
+struct sending {
+    struct sender *sender;
+    struct dispatch_run *run;
+    struct dynamo_batch *batch;
 };
 
 static int check(struct options *o, struct error *error)
 {
-    if (reader_program_check_batch(o, error) != 0 || dynamo_settings_check(o, error) != 0)
+    if (reader_program_check_batch(o, error) != 0 || dynamo_table_check(o, error) != 0)
         return -1;
     if (options_int(o, "batch") > DYNAMO_BATCH_ITEMS)
         return options_refuse(o, "batch", error, "DynamoDB takes at most 25 items in a request");
@@ -56,21 +50,23 @@ static int check(struct options *o, struct error *error)
     return 0;
 }
 
-static struct dispatcher *dispatcher_of(struct sender *s)
+static void cancel(struct dispatch_run *run, void *arg)
 {
-    return reader_program_dispatcher(s->program);
+    struct sending *g = run->user;
+    (void)arg;
+    dynamo_batch_free(&g->batch);
+    free(g);
 }
 
 static void answered(struct dynamo_batch *b, enum dynamo_result result, const char *why, void *arg)
 {
     struct sending *g = arg;
-    struct dispatcher *x = dispatcher_of(g->sender);
+    struct dispatcher *x = reader_program_dispatcher(g->sender->program);
     struct dispatch_run *run = g->run;
     char text[DYNAMO_WHY_MAX];
+    (void)b;
     snprintf(text, sizeof text, "%s", why);
-    assert(b == g->batch);
-    dynamo_batch_free(&g->batch);
-    g->run = NULL;
+    cancel(run, NULL);
     switch (result) {
     case DYNAMO_OK:
         dispatcher_delivered(x, run);
@@ -91,38 +87,24 @@ static void answered(struct dynamo_batch *b, enum dynamo_result result, const ch
 static void deliver(struct dispatcher *x, struct dispatch_run *run, void *arg)
 {
     struct sender *s = arg;
-    struct sending *g = s->sendings;
-    while (g->run)
-        g++;
-    g->batch = dynamo_batch_new(s->sink.table);
+    struct sending *g = run->user = mem_alloc(sizeof *g);
+    *g = (struct sending){.sender = s, .run = run, .batch = dynamo_batch_new(s->table)};
     for (size_t i = 0; i < run->n; i++) {
         const char *why;
         enum dynamo_add added = dynamo_batch_add(g->batch, run->messages[i]->text, &why);
-        assert(added != DYNAMO_FULL);
         if (added == DYNAMO_ADDED)
             continue;
-        dynamo_batch_free(&g->batch);
-        dispatcher_refused(x, run, why);
+        cancel(run, NULL);
+        dispatcher_refused(x, run, added == DYNAMO_FULL ? "too large for a request" : why);
         return;
     }
-    *g = (struct sending){.sender = s, .run = run, .batch = g->batch};
     dynamo_batch_send(g->batch, answered, g);
 }
 
 /* Messages that cannot become an item share one lane. */
 static uint64_t key_of(struct bytes text, void *arg)
 {
-    struct sender *s = arg;
-    return dynamo_form_make(s->sink.form, text, &s->item) ? 0 : text_hash(buf_bytes(&s->item.key));
-}
-
-static void log_failing(const char *why, void *arg)
-{
-    (void)arg;
-    if (why)
-        log_warn("some batches fail and are repeated", LOG_S("error", why));
-    else
-        log_info("no batch has failed for a minute");
+    return dynamo_table_hash(((struct sender *)arg)->table, text);
 }
 
 static int start(struct daemon *d, void **ctx, struct error *error)
@@ -130,18 +112,17 @@ static int start(struct daemon *d, void **ctx, struct error *error)
     struct options *o = daemon_options(d);
     struct sender *s = mem_zalloc(sizeof *s);
     *ctx = s;
-    s->parallel = (size_t)options_int(o, "parallel");
-    s->sendings = mem_zalloc(s->parallel * sizeof *s->sendings);
-    if (dynamo_sink_open(&s->sink, o, daemon_base(d), daemon_stats(d), error) != 0)
+    s->table = dynamo_table_new(o, daemon_base(d), daemon_stats(d), error);
+    if (!s->table)
         return EX_CONFIG;
     struct dispatcher_config config = {
         .max_bytes = RUN_BYTES,
-        .parallel = s->parallel,
+        .parallel = (size_t)options_int(o, "parallel"),
         .order = options_text(o, "newer") ? DISPATCH_IN_ANY_ORDER : DISPATCH_BY_KEY,
         .key = key_of,
         .is_shared = options_bool(o, "shared"),
         .deliver = deliver,
-        .on_failing = log_failing,
+        .cancel = cancel,
         .arg = s,
     };
     s->program = reader_program_new_dispatcher(d, &config, error);
@@ -153,27 +134,9 @@ static void drain(void *ctx)
     reader_program_drain(((struct sender *)ctx)->program);
 }
 
-/* Aborts all batches. Returns true if batches were in progress. */
-static bool abort_sendings(struct sender *s)
-{
-    bool any = false;
-    for (size_t i = 0; i < s->parallel; i++) {
-        struct sending *g = &s->sendings[i];
-        if (!g->run)
-            continue;
-        dynamo_batch_free(&g->batch);
-        dispatcher_again(dispatcher_of(s), g->run);
-        g->run = NULL;
-        any = true;
-    }
-    return any;
-}
-
 static bool abort_drain(void *ctx)
 {
-    struct sender *s = ctx;
-    bool sending = abort_sendings(s);
-    return reader_program_cut_short(s->program, sending);
+    return reader_program_abort(((struct sender *)ctx)->program);
 }
 
 static void stop(void *ctx)
@@ -181,12 +144,8 @@ static void stop(void *ctx)
     struct sender *s = ctx;
     if (!s)
         return;
-    if (s->program)
-        abort_sendings(s);
-    dynamo_sink_close(&s->sink);
     reader_program_free(&s->program);
-    dynamo_item_free(&s->item);
-    free(s->sendings);
+    dynamo_table_free(&s->table);
     free(s);
 }
 

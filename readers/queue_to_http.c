@@ -14,13 +14,12 @@
 
 #define BODY_MAX ((size_t)4 << 20) /* maximum bytes of a body with several messages */
 
-/* A request in progress. */
+/* The request of a run. */
 struct sending {
     struct sender *sender;
-    struct dispatch_run *run; /* NULL: none */
+    struct dispatch_run *run;
     struct http_pool_host *host;
     struct http_call *call;
-    struct buf body, target, headers;
 };
 
 /* A message that a host refused when it was sent alone. The message is also sent to the other hosts. */
@@ -38,7 +37,7 @@ struct sender {
     const char *sns_topic, *credentials; /* NULL: messages are sent as they are */
     struct json_fields *key;             /* field of --order-by; NULL: the option is not set */
     size_t parallel;
-    struct sending *sendings; /* array of `parallel` sendings */
+    struct buf body, target, headers; /* of the request that is being made */
     struct refused *refused;  /* array of `parallel` refused messages */
     size_t next_refused;      /* index of the oldest refused message */
 };
@@ -164,25 +163,25 @@ static void answered(enum http_client_result result, const struct http_reply_vie
     struct dispatcher *x = reader_program_dispatcher(s->program);
     struct dispatch_run *run = g->run;
     char why[200], text[300];
+    struct http_pool_host *host = g->host;
+    free(g);
     if (result == HTTP_CLIENT_CANCELLED)
-        return; /* cancelled by abort_sendings, which answers the run */
-    g->run = NULL;
-    g->call = NULL;
+        return;
     http_pool_describe(reply, why, sizeof why);
-    snprintf(text, sizeof text, "%s: %s", http_pool_host_url(g->host),
+    snprintf(text, sizeof text, "%s: %s", http_pool_host_url(host),
         result == HTTP_CLIENT_OK ? why : http_client_strerror(result));
     bool fault = http_pool_is_fault(result, reply->status), alone = run->n == 1;
     bool poison = !fault && http_pool_is_poison(reply->status);
     uint64_t id = run->messages[0]->id;
     /* A refused single message is also sent to the other hosts, because hosts may have different limits. */
-    if (poison && alone && http_pool_next(s->pool, add_refused(s, id, g->host))) {
+    if (poison && alone && http_pool_next(s->pool, add_refused(s, id, host))) {
         dispatcher_again(x, run);
         return;
     }
     struct refused *refused = alone ? find_refused(s, id) : NULL;
     if (refused && !fault)
         refused->id = 0;
-    if (fault && http_pool_host_is_up(g->host))
+    if (fault && http_pool_host_is_up(host))
         dispatcher_failed(x, run, text);
     else if (fault && http_pool_wait(s->pool) == 0)
         dispatcher_again(x, run); /* another host is up */
@@ -196,28 +195,21 @@ static void answered(enum http_client_result result, const struct http_reply_vie
         dispatcher_down(x, run, why, QUEUEREADER_BACKOFF);
 }
 
-static struct sending *free_sending(struct sender *s)
+static void cancel(struct dispatch_run *run, void *arg)
 {
-    size_t i = 0;
-    while (s->sendings[i].run)
-        i++;
-    return &s->sendings[i];
+    (void)arg;
+    http_call_cancel(((struct sending *)run->user)->call); /* answered() frees the sending */
 }
 
-/* Sets body and headers of an SNS Publish. Returns -1 if the keys cannot be read; then the run waits. */
-static int make_publish(struct sending *g, struct dispatcher *x, struct dispatch_run *run)
+/* Sets body and headers of an SNS Publish. Returns -1 with the error if the keys cannot be read. */
+static int make_publish(struct sender *s, const struct http_pool_host *host, struct dispatcher *x,
+    const struct message *m, struct error *error)
 {
-    const struct sender *s = g->sender;
-    struct error error;
-    char *id = mem_printf("%s-%" PRIu64, dispatcher_queue_id(x), run->messages[0]->id);
-    sns_append_body(s->sns_topic, run->messages[0]->text, id, &g->body);
+    char *id = mem_printf("%s-%" PRIu64, dispatcher_queue_id(x), m->id);
+    sns_append_body(s->sns_topic, m->text, id, &s->body);
     free(id);
-    if (sns_append_headers(s->sns_topic, s->credentials, http_pool_host_header(g->host), buf_bytes(&g->body),
-            clock_wall(), &g->headers, &error) == 0)
-        return 0;
-    g->run = NULL;
-    dispatcher_down(x, run, error.text, QUEUEREADER_BACKOFF);
-    return -1;
+    return sns_append_headers(s->sns_topic, s->credentials, http_pool_host_header(host), buf_bytes(&s->body),
+        clock_wall(), &s->headers, error);
 }
 
 static void deliver(struct dispatcher *x, struct dispatch_run *run, void *arg)
@@ -228,41 +220,43 @@ static void deliver(struct dispatcher *x, struct dispatch_run *run, void *arg)
         dispatcher_later(x, run, wait);
         return;
     }
-    struct sending *g = free_sending(s);
     struct refused *refused = run->n == 1 ? find_refused(s, run->messages[0]->id) : NULL;
     struct http_pool_host *other = http_pool_next(s->pool, refused ? refused->hosts : 0);
-    g->sender = s;
-    g->run = run;
-    g->host = other ? other : http_pool_next(s->pool, 0);
-    buf_clear(&g->body);
-    buf_clear(&g->headers); /* headers by which a destination can recognize repeated messages */
-    buf_printf(&g->headers, "X-Millrace-Queue-Id: %s\r\nX-Millrace-Ids: ", dispatcher_queue_id(x));
+    struct http_pool_host *host = other ? other : http_pool_next(s->pool, 0);
+    struct error error;
+    buf_clear(&s->body);
+    buf_clear(&s->headers); /* headers by which a destination can recognize repeated messages */
+    buf_printf(&s->headers, "X-Millrace-Queue-Id: %s\r\nX-Millrace-Ids: ", dispatcher_queue_id(x));
     for (size_t i = 0, end; i < run->n; i = end) {
         for (end = i + 1; end < run->n && run->messages[end]->id == run->messages[i]->id + (end - i);)
             end++;
-        buf_printf(&g->headers, "%s%" PRIu64 "-%" PRIu64, i ? "," : "", run->messages[i]->id,
+        buf_printf(&s->headers, "%s%" PRIu64 "-%" PRIu64, i ? "," : "", run->messages[i]->id,
             run->messages[end - 1]->id);
     }
-    buf_append_str(&g->headers, "\r\n");
+    buf_append_str(&s->headers, "\r\n");
     for (size_t i = 0; i < run->n && s->post && !s->sns_topic; i++) {
-        buf_append_bytes(&g->body, run->messages[i]->text);
+        buf_append_bytes(&s->body, run->messages[i]->text);
         if (s->lines)
-            buf_append_char(&g->body, '\n');
+            buf_append_char(&s->body, '\n');
     }
-    http_pool_fill_target(g->host, run->messages[0]->text, &g->target);
-    if (s->sns_topic && make_publish(g, x, run) != 0)
+    http_pool_fill_target(host, run->messages[0]->text, &s->target);
+    if (s->sns_topic && make_publish(s, host, x, run->messages[0], &error) != 0) {
+        dispatcher_down(x, run, error.text, QUEUEREADER_BACKOFF);
         return;
-    buf_append_char(&g->headers, '\0');
+    }
+    buf_append_char(&s->headers, '\0');
+    struct sending *g = run->user = mem_alloc(sizeof *g);
+    *g = (struct sending){.sender = s, .run = run, .host = host};
     struct http_call_spec spec = {
         .method = s->post ? "POST" : "GET",
-        .target = g->target.ptr,
+        .target = s->target.ptr,
         .content_type = s->post ? s->content_type : NULL,
-        .body = buf_bytes(&g->body),
-        .headers = g->headers.ptr,
+        .body = buf_bytes(&s->body),
+        .headers = s->headers.ptr,
         .arg = g,
         .on_done = answered,
     };
-    g->call = http_pool_request(g->host, &spec);
+    g->call = http_pool_request(host, &spec);
 }
 
 /* Returns a hash of the field's value. All messages without the field, and all messages that are not JSON objects,
@@ -281,15 +275,6 @@ static uint64_t key_of(struct bytes text, void *arg)
                : text_hash(bytes_of(&v.v.u64, sizeof v.v.u64));
 }
 
-static void log_failing(const char *why, void *arg)
-{
-    (void)arg;
-    if (why)
-        log_warn("some deliveries fail and are repeated", LOG_S("error", why));
-    else
-        log_info("no delivery has failed for a minute");
-}
-
 static int start(struct daemon *d, void **ctx, struct error *error)
 {
     struct options *o = daemon_options(d);
@@ -302,7 +287,6 @@ static int start(struct daemon *d, void **ctx, struct error *error)
     s->credentials = options_text(o, "aws_credentials_file");
     s->content_type = s->sns_topic ? SNS_CONTENT_TYPE : options_string(o, "content_type");
     s->parallel = (size_t)options_int(o, "parallel");
-    s->sendings = mem_zalloc(s->parallel * sizeof *s->sendings);
     s->refused = mem_zalloc(s->parallel * sizeof *s->refused);
     s->key = field ? json_fields_new(&field, 1) : NULL;
     struct http_pool_config pool = pool_config(o);
@@ -319,7 +303,7 @@ static int start(struct daemon *d, void **ctx, struct error *error)
         .key = key_of,
         .is_shared = options_bool(o, "shared"),
         .deliver = deliver,
-        .on_failing = log_failing,
+        .cancel = cancel,
         .arg = s,
     };
     s->program = reader_program_new_dispatcher(d, &config, error);
@@ -331,27 +315,9 @@ static void drain(void *ctx)
     reader_program_drain(((struct sender *)ctx)->program);
 }
 
-/* Aborts all requests. Returns true if requests were in progress. */
-static bool abort_sendings(struct sender *s)
-{
-    bool any = false;
-    for (size_t i = 0; i < s->parallel; i++) {
-        struct sending *g = &s->sendings[i];
-        if (!g->run)
-            continue;
-        http_call_cancel(g->call);
-        dispatcher_again(reader_program_dispatcher(s->program), g->run);
-        g->run = NULL;
-        any = true;
-    }
-    return any;
-}
-
 static bool abort_drain(void *ctx)
 {
-    struct sender *s = ctx;
-    bool sending = abort_sendings(s);
-    return reader_program_cut_short(s->program, sending);
+    return reader_program_abort(((struct sender *)ctx)->program);
 }
 
 static void stop(void *ctx)
@@ -359,17 +325,12 @@ static void stop(void *ctx)
     struct sender *s = ctx;
     if (!s)
         return;
-    if (s->program)
-        abort_sendings(s);
-    http_pool_free(&s->pool);
     reader_program_free(&s->program);
-    for (size_t i = 0; i < s->parallel; i++) {
-        buf_free(&s->sendings[i].body);
-        buf_free(&s->sendings[i].target);
-        buf_free(&s->sendings[i].headers);
-    }
+    http_pool_free(&s->pool);
+    buf_free(&s->body);
+    buf_free(&s->target);
+    buf_free(&s->headers);
     json_fields_free(&s->key);
-    free(s->sendings);
     free(s->refused);
     free(s);
 }

@@ -142,6 +142,15 @@ static void on_buried(const struct message *m, void *arg)
         p->burials_not_logged++;
 }
 
+static void log_failing(const char *why, void *arg)
+{
+    (void)arg;
+    if (why)
+        log_warn("some deliveries fail and are repeated", LOG_S("error", why));
+    else
+        log_info("no delivery has failed for a minute");
+}
+
 static void warn_redelivery(const struct reader_program *p, const char *why, struct bytes ids)
 {
     log_warn("delivered messages may be delivered again", LOG_S("error", why),
@@ -313,6 +322,7 @@ static struct dispatcher_config dispatcher_config(
     config.rate = (uint64_t)options_int(o, "rate");
     config.poison_limit = (uint64_t)options_int(o, "poison_limit");
     config.drain = options_int(o, "drain_timeout") * USEC_PER_MSEC;
+    config.on_failing = log_failing;
     config.on_ack_lost = on_ack_lost;
     if (!options_is_set(o, "items") && config.max_items > reader->items)
         config.reader.items = config.max_items;
@@ -390,10 +400,17 @@ bool reader_program_cut_short(struct reader_program *p, bool run)
     return !p->stopped;
 }
 
+bool reader_program_abort(struct reader_program *p)
+{
+    return reader_program_cut_short(p, dispatcher_abort(p->dispatcher));
+}
+
 void reader_program_free(struct reader_program **p)
 {
     if (!*p)
         return;
+    if ((*p)->dispatcher)
+        dispatcher_abort((*p)->dispatcher);
     if (!(*p)->stopped)
         warn_unacknowledged(*p);
     report_burials_not_logged(*p);

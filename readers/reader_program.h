@@ -64,7 +64,7 @@ int reader_program_check_batch(struct options *o, struct error *error);
 struct reader_program *reader_program_new(
     struct daemon *d, const struct queuereader_destination *destination, struct error *error);
 struct queuereader *reader_program_reader(struct reader_program *p);
-/* Starts a dispatcher. `reader`, max_items, rate, poison_limit, drain and on_ack_lost come from the settings. If
+/* Starts a dispatcher. `reader`, max_items, rate, poison_limit, drain, on_failing and on_ack_lost are set here. If
  * delivered messages are not acknowledged at the end, the program logs their ids and exits with status 75. */
 struct reader_program *reader_program_new_dispatcher(
     struct daemon *d, const struct dispatcher_config *config, struct error *error);
@@ -76,10 +76,13 @@ int reader_program_check_relay(struct options *o, struct error *error);
 const char *reader_program_lines(
     struct reader_program *p, const struct queuereader_run *run, struct buf *lines);
 void reader_program_drain(struct reader_program *p); /* stops the reader, and then calls daemon_drained */
+/* Cancels the runs of a dispatcher, and shortens its drain. Returns as reader_program_cut_short. */
+bool reader_program_abort(struct reader_program *p);
 /* Shortens a drain that takes too long. `run` is true if the program has aborted the current run. Returns true if
  * acknowledgements must still be sent; the daemon must then wait for daemon_drained. If the queue accepts these
  * acknowledgements and no run was aborted, the exit status is 0. */
 bool reader_program_cut_short(struct reader_program *p, bool run);
+/* Cancels the runs of a dispatcher. */
 void reader_program_free(struct reader_program **p);
 
 #endif

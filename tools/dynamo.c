@@ -3,7 +3,7 @@
  * The types of the key's values come from the table's description (DescribeTable), so that a value on the command line needs
  * no type. Without --typed, an item is printed as plain JSON: sets and binary values as arrays and texts. */
 #include "daemon/daemon.h"
-#include "dynamo/dynamo_settings.h"
+#include "dynamo/dynamo_client.h"
 #include "json/json_fields.h"
 #include "tools/tool.h"
 
@@ -247,10 +247,10 @@ static int dynamo_with(const struct options *o)
     bool is_query = n > 0 && strcmp(words[0], "query") == 0;
     if (n < 3 || (!is_query && strcmp(words[0], "get") != 0))
         return tool_fail(EX_USAGE, "usage: millrace dynamo get|query TABLE KEY=VALUE...");
-    if (dynamo_settings_check_client(o, &error) != 0)
+    if (dynamo_client_check(o, &error) != 0)
         return tool_fail(EX_USAGE, "%s", error.text);
     struct session s = {.base = event_base_new(), .table = words[1], .typed = options_bool(o, "typed")};
-    s.client = dynamo_settings_client(o, s.base, 1, &error);
+    s.client = dynamo_client_new(o, s.base, 1, &error);
     int status = s.client ? EX_OK : tool_fail(EX_CONFIG, "%s", error.text);
     buf_append_str(&body, "{\"TableName\":");
     buf_append_json(&body, bytes_str(s.table));

@@ -1,8 +1,10 @@
 #include "dynamo/dynamo_client.h"
 
+#include "aws/aws_key_source.h"
+#include "base/log.h"
+#include "base/url.h"
 #include "json/json_fields.h"
 
-#include <event2/event.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -16,29 +18,65 @@ struct dynamo_client {
     char *region, *host;
 };
 
-struct dynamo_client *dynamo_client_new(const struct dynamo_client_config *config, struct error *error)
+static bool is_loopback(const struct url_address *a)
 {
+    return a->is_unix || strcmp(a->host, "localhost") == 0 || strcmp(a->host, "::1") == 0 ||
+           strncmp(a->host, "127.", 4) == 0;
+}
+
+static const char *region_of(const struct options *o)
+{
+    const char *region = options_text(o, "region");
+    return region ? region : getenv("AWS_REGION");
+}
+
+int dynamo_client_check(const struct options *o, struct error *error)
+{
+    static const char *const shared[] = {
+        "endpoint", "endpoint_host", "region", "aws_credentials_file", "aws_instance_keys", NULL};
+    struct url_address address;
+    const struct config *config = options_config(o);
+    const struct config_section *section = config_section(config, "dynamodb", "");
+    if (section && config_check_keys(config, section, shared, error) != 0)
+        return -1;
+    const char *endpoint = options_text(o, "endpoint"), *host = options_text(o, "endpoint_host");
+    const char *region = region_of(o);
+    if (!region || *region == '\0' || !bytes_are_of_name(bytes_str(region)) || strlen(region) > 60)
+        return options_refuse(o, "region", error, "required: the name of a region, such as eu-west-1");
+    if (endpoint && strncmp(endpoint, "https://", 8) == 0)
+        return options_refuse(o, "endpoint", error,
+            "https is not supported: use a TLS forwarder on this host (millrace help dynamodb)");
+    if (!endpoint || url_address_parse(endpoint, 80, &address) != 0)
+        return options_refuse(o, "endpoint", error, "required: http://HOST:PORT or unix:PATH");
+    if (host && (strlen(host) > 255 || !bytes_are_of_name(bytes_str(host))))
+        return options_refuse(o, "endpoint_host", error, "is not the name of a host");
+    if (!is_loopback(&address) && !options_check_only(o))
+        log_warn("requests to DynamoDB leave this host without TLS", LOG_S("endpoint", endpoint));
+    return 0;
+}
+
+struct dynamo_client *dynamo_client_new(
+    const struct options *o, struct event_base *base, int max_connections, struct error *error)
+{
+    const char *host = options_text(o, "endpoint_host");
+    usec_t timeout = options_int(o, "timeout") * USEC_PER_MSEC;
     struct dynamo_client *c = mem_zalloc(sizeof *c);
-    c->region = mem_strdup(config->region);
-    c->keys = aws_key_source_new(
-        &(struct aws_key_source_config){
-            .base = config->base, .file = config->credentials_file, .instance = config->instance_keys},
+    c->region = mem_strdup(region_of(o));
+    c->keys = aws_key_source_new(&(struct aws_key_source_config){.base = base,
+                                     .file = options_text(o, "aws_credentials_file"),
+                                     .instance = options_bool(o, "aws_instance_keys")},
         error);
-    c->http = http_client_new(&(struct http_client_config){.base = config->base,
-        .url = config->endpoint,
-        .host = config->host,
-        .max_connections = config->max_connections,
-        .connect_timeout = config->timeout,
-        .timeout = config->timeout,
+    c->http = http_client_new(&(struct http_client_config){.base = base,
+        .url = options_text(o, "endpoint"),
+        .host = host,
+        .max_connections = max_connections,
+        .connect_timeout = timeout,
+        .timeout = timeout,
         .max_reply = REPLY_MAX});
-    if (c->keys && c->http) {
-        c->host = config->host ? mem_strdup(config->host) : bytes_dup(http_client_host(c->http));
-        return c;
-    }
-    if (c->keys)
-        error_set(error, -1, "%s is not an address", config->endpoint);
-    dynamo_client_free(&c);
-    return NULL;
+    c->host = host ? mem_strdup(host) : bytes_dup(http_client_host(c->http));
+    if (!c->keys)
+        dynamo_client_free(&c);
+    return c;
 }
 
 void dynamo_client_free(struct dynamo_client **p)

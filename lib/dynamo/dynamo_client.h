@@ -1,11 +1,12 @@
 /* dynamo_client: signed requests to DynamoDB's HTTP API, and the meaning of their answers.
  *
  * A request is a POST of JSON to the target / with the name of the operation in X-Amz-Target. The client never repeats a
- * request; all writes of millrace may be repeated. The transport is HTTP without TLS (docs/guide/dynamodb.md). */
+ * request; all writes of millrace may be repeated. The transport is HTTP without TLS (docs/guide/dynamodb.md). The address, the
+ * region and the keys are settings, which programs inherit from a section [dynamodb]. */
 #ifndef MILLRACE_DYNAMO_CLIENT_H
 #define MILLRACE_DYNAMO_CLIENT_H
 
-#include "aws/aws_key_source.h"
+#include "config/options.h"
 #include "http/client/http_client.h"
 
 struct dynamo_client;
@@ -20,19 +21,28 @@ enum dynamo_result {
 };
 #define DYNAMO_WHY_MAX 300
 
-struct dynamo_client_config {
-    struct event_base *base;
-    const char *endpoint; /* url_address; copied */
-    const char *host;     /* value of the Host header; copied; NULL: that of the endpoint */
-    const char *region;   /* copied */
-    const char *credentials_file;
-    bool instance_keys; /* as of aws_key_source_config */
-    int max_connections;
-    usec_t timeout;
-};
+/* clang-format off */
+#define DYNAMO_CLIENT_OPTIONS                                                                                \
+    {.name = "endpoint", .type = OPTION_STRING, .inherits = "endpoint", .of = "dynamodb",                                                              \
+        .help = "address of DynamoDB: http://HOST:PORT of a TLS forwarder, of DynamoDB local, or of AWS"},   \
+    {.name = "endpoint_host", .type = OPTION_STRING, .inherits = "endpoint_host", .of = "dynamodb",                                                         \
+        .help = "Host header of the requests, such as dynamodb.eu-west-1.amazonaws.com behind a TLS forwarder (default: that of endpoint)"}, \
+    {.name = "region", .type = OPTION_STRING, .inherits = "region", .of = "dynamodb",                                                                \
+        .help = "AWS region of the signature (default: AWS_REGION of the environment)"},                     \
+    {.name = "aws_credentials_file", .type = OPTION_STRING, .inherits = "aws_credentials_file", .of = "dynamodb",                                                  \
+        .help = "file with aws_access_key_id and aws_secret_access_key, read for each request (default: AWS_ACCESS_KEY_ID, " \
+                "AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN of the environment)"},                          \
+    {.name = "aws_instance_keys", .type = OPTION_BOOL, .inherits = "aws_instance_keys", .of = "dynamodb", .fallback = "false", .excludes = "aws_credentials_file", \
+        .help = "take the keys of the EC2 instance's role from its metadata service (IMDSv2)"},              \
+    {.name = "timeout", .type = OPTION_DURATION, .fallback = "10s", .min = 10, .max = 600000, .unit = "ms",  \
+        .help = "timeout of a request to DynamoDB"}
+/* clang-format on */
 
-/* Returns NULL with the error if the endpoint is not an address. */
-struct dynamo_client *dynamo_client_new(const struct dynamo_client_config *config, struct error *error);
+/* Checks DYNAMO_CLIENT_OPTIONS. Returns 0, or -1 with the error. */
+int dynamo_client_check(const struct options *o, struct error *error);
+/* Call dynamo_client_check first. Returns NULL with the error. */
+struct dynamo_client *dynamo_client_new(
+    const struct options *o, struct event_base *base, int max_connections, struct error *error);
 /* Ends each call with HTTP_CLIENT_CANCELLED. */
 void dynamo_client_free(struct dynamo_client **c);
 

@@ -1,5 +1,6 @@
 #include "dynamo/dynamo_table.h"
 
+#include "base/backoff.h"
 #include "base/text_hash.h"
 #include "dynamo/write_rate.h"
 #include "json/json_fields.h"
@@ -14,11 +15,17 @@
 #define UNIT 1024 /* bytes of an item that count as one unit */
 
 struct dynamo_table {
-    struct dynamo_table_config config;
-    char *name;
+    struct event_base *base;
+    struct dynamo_client *client;
+    struct dynamo_form *form;
+    const char *name;
+    bool newer; /* items are PutItems with a condition */
+    usec_t backoff_min, backoff_max;
+    uint64_t seed;
     struct write_rate rate;
-    uint64_t random;
+    struct dynamo_item item; /* of dynamo_table_hash */
     struct buf body;
+    struct stats *stats;
     struct stats_counter *stored, *throttled, *not_newer, *requests;
 };
 
@@ -38,6 +45,7 @@ struct dynamo_batch {
     size_t in_progress;
     enum dynamo_result worst; /* of the requests of this attempt */
     bool is_stalled;          /* no item was stored in this attempt */
+    struct backoff backoff;
     unsigned attempts;        /* throttled ones in a row without a stored item */
     char why[DYNAMO_WHY_MAX];
     struct event *timer;
@@ -45,29 +53,56 @@ struct dynamo_batch {
     void *arg;
 };
 
-static double read_limit(void *arg)
+static struct dynamo_form *form_of(const struct options *o, struct error *error)
 {
-    return ((struct dynamo_table *)arg)->rate.limit;
+    return dynamo_form_new(&(struct dynamo_form_config){.key = options_text(o, "key"),
+                               .sort = options_text(o, "sort"),
+                               .newer = options_text(o, "newer"),
+                               .fields = options_text(o, "fields")},
+        error);
 }
 
-struct dynamo_table *dynamo_table_new(const struct dynamo_table_config *config)
+int dynamo_table_check(const struct options *o, struct error *error)
+{
+    const char *table = options_text(o, "table");
+    if (dynamo_client_check(o, error) != 0)
+        return -1;
+    if (!table || strlen(table) < 3 || strlen(table) > 255 || !bytes_are_of_name(bytes_str(table)))
+        return options_refuse(o, "table", error, "required: 3 to 255 characters of A-Z a-z 0-9 _ . -");
+    if (!options_text(o, "key"))
+        return options_refuse(o, "key", error, "required: the field with the partition key");
+    struct dynamo_form *form = form_of(o, error);
+    int rc = form ? 0 : -1;
+    dynamo_form_free(&form);
+    return rc;
+}
+
+STATS_READ(read_limit, ((struct dynamo_table *)ctx)->rate.limit)
+
+struct dynamo_table *dynamo_table_new(
+    const struct options *o, struct event_base *base, struct stats *stats, struct error *error)
 {
     struct dynamo_table *t = mem_zalloc(sizeof *t);
-    struct stats *s = config->stats;
-    t->config = *config;
-    t->name = mem_strdup(config->name);
-    t->random = (uint64_t)clock_wall() ^ ((uint64_t)getpid() << 40) ^ 1;
-    if (!s)
-        return t;
-    t->requests = stats_counter(s, "dynamodb_requests_total", NULL, "Requests to DynamoDB");
-    t->stored = stats_counter(s, "items_stored_total", NULL, "Items that DynamoDB has acknowledged");
+    t->base = base;
+    t->name = options_text(o, "table");
+    t->newer = options_text(o, "newer") != NULL;
+    t->backoff_min = options_int(o, "backoff_min") * USEC_PER_MSEC;
+    t->backoff_max = options_int(o, "backoff_max") * USEC_PER_MSEC;
+    t->seed = (uint64_t)clock_wall() ^ ((uint64_t)getpid() << 40);
+    t->stats = stats;
+    t->requests = stats_counter(stats, "dynamodb_requests_total", NULL, "Requests to DynamoDB");
+    t->stored = stats_counter(stats, "items_stored_total", NULL, "Items that DynamoDB has acknowledged");
     t->throttled = stats_counter(
-        s, "items_throttled_total", NULL, "Items that DynamoDB has throttled or left unprocessed");
-    t->not_newer = stats_counter(
-        s, "items_not_newer_total", NULL, "Items that were not stored because the table has a newer one");
-    stats_gauge(s, "write_limit_units", NULL,
+        stats, "items_throttled_total", NULL, "Items that DynamoDB has throttled or left unprocessed");
+    t->not_newer = stats_counter(stats, "items_not_newer_total", NULL,
+        "Items that were not stored because the table has a newer one");
+    stats_gauge(stats, "write_limit_units", NULL,
         "Learned limit of writes (units of 1 KB a second); 0: the table has not throttled yet", read_limit,
         t);
+    t->client = dynamo_client_new(o, base, (int)options_int(o, "parallel"), error);
+    t->form = t->client ? form_of(o, error) : NULL;
+    if (!t->form)
+        dynamo_table_free(&t);
     return t;
 }
 
@@ -76,27 +111,18 @@ void dynamo_table_free(struct dynamo_table **p)
     struct dynamo_table *t = *p;
     if (!t)
         return;
-    if (t->config.stats)
-        stats_remove_gauges(t->config.stats, t);
+    stats_remove_gauges(t->stats, t);
+    dynamo_client_free(&t->client);
+    dynamo_form_free(&t->form);
+    dynamo_item_free(&t->item);
     buf_free(&t->body);
-    free(t->name);
     free(t);
     *p = NULL;
 }
 
-static void count(struct stats_counter *c, size_t n)
+uint64_t dynamo_table_hash(struct dynamo_table *t, struct bytes event)
 {
-    if (c)
-        stats_add(c, n);
-}
-
-/* Returns a random time from 0 to `most`. */
-static usec_t jitter(struct dynamo_table *t, usec_t most)
-{
-    t->random ^= t->random << 13;
-    t->random ^= t->random >> 7;
-    t->random ^= t->random << 17;
-    return (usec_t)(t->random % ((uint64_t)most + 1));
+    return dynamo_form_make(t->form, event, &t->item) ? 0 : text_hash(buf_bytes(&t->item.key));
 }
 
 static void attempt(evutil_socket_t fd, short what, void *arg);
@@ -105,7 +131,8 @@ struct dynamo_batch *dynamo_batch_new(struct dynamo_table *t)
 {
     struct dynamo_batch *b = mem_zalloc(sizeof *b);
     b->table = t;
-    b->timer = evtimer_new(t->config.base, attempt, b);
+    b->timer = evtimer_new(t->base, attempt, b);
+    backoff_init(&b->backoff, t->backoff_min, t->backoff_max, t->seed++);
     return b;
 }
 
@@ -128,12 +155,12 @@ void dynamo_batch_free(struct dynamo_batch **p)
 enum dynamo_add dynamo_batch_add(struct dynamo_batch *b, struct bytes event, const char **why)
 {
     struct dynamo_item *new = &b->spare;
-    *why = dynamo_form_make(b->table->config.form, event, new);
+    *why = dynamo_form_make(b->table->form, event, new);
     if (*why)
         return DYNAMO_NO_ITEM;
     uint64_t hash = text_hash(buf_bytes(&new->key));
     size_t i = 0;
-    while (i < b->n && (b->table->config.newer || b->keys[i] != hash ||
+    while (i < b->n && (b->table->newer || b->keys[i] != hash ||
                            !bytes_equal(buf_bytes(&b->items[i].key), buf_bytes(&new->key))))
         i++;
     size_t replaced = i < b->n ? b->items[i].json.len : 0;
@@ -146,6 +173,11 @@ enum dynamo_add dynamo_batch_add(struct dynamo_batch *b, struct bytes event, con
     b->keys[i] = hash;
     b->n += i == b->n;
     return DYNAMO_ADDED;
+}
+
+usec_t dynamo_batch_wait(struct dynamo_batch *b)
+{
+    return backoff_failed(&b->backoff);
 }
 
 bool dynamo_batch_shares_key(const struct dynamo_batch *a, const struct dynamo_batch *b)
@@ -202,22 +234,21 @@ static void wait_until(struct dynamo_batch *b, usec_t earliest)
 /* Ends an attempt: the last of its requests is answered. */
 static void end_attempt(struct dynamo_batch *b)
 {
-    struct dynamo_table *t = b->table;
     b->attempts = b->is_stalled ? b->attempts + 1 : 0;
+    if (!b->is_stalled)
+        backoff_succeeded(&b->backoff);
     if (b->worst == DYNAMO_OK && !is_stored(b)) {
         wait_until(b, 0); /* the rest */
         return;
     }
     bool again = b->worst == DYNAMO_THROTTLED ? b->attempts < DYNAMO_ATTEMPTS
                                               : b->worst == DYNAMO_FAULT && !b->is_stalled;
-    if (!again) {
-        b->attempts = 0;
-        b->on_done(b, b->worst, b->why, b->arg);
+    if (again) {
+        wait_until(b, clock_monotonic() + dynamo_batch_wait(b));
         return;
     }
-    usec_t most = t->config.backoff_min << (b->attempts < 30 ? b->attempts : 30);
-    most = most > t->config.backoff_max ? t->config.backoff_max : most;
-    wait_until(b, clock_monotonic() + jitter(t, most));
+    b->attempts = 0;
+    b->on_done(b, b->worst, b->why, b->arg);
 }
 
 static void note(struct dynamo_batch *b, enum dynamo_result result, const char *why)
@@ -232,7 +263,7 @@ static void store(struct dynamo_batch *b, size_t i)
 {
     b->is_stored[i] = true;
     b->is_stalled = false;
-    count(b->table->stored, 1);
+    stats_add(b->table->stored, 1);
 }
 
 /* Notes in `is_left` which items the answer to a BatchWriteItem returns as unprocessed. An entry that is none of them
@@ -253,7 +284,7 @@ static bool take_unprocessed(const struct json_doc *entry, size_t i, void *arg)
     json_doc_print(entry, "/PutRequest/Item", &item_text);
     struct json_doc *item = json_doc_parse(buf_bytes(&item_text));
     bool found = false;
-    if (dynamo_form_key(b->table->config.form, item, &key))
+    if (dynamo_form_key(b->table->form, item, &key))
         for (size_t k = 0; k < b->n && !found; k++)
             if (b->is_chosen[k] && bytes_equal(buf_bytes(&key), buf_bytes(&b->items[k].key)))
                 found = u->is_left[k] = true;
@@ -290,7 +321,7 @@ static void take_batch_answer(struct dynamo_batch *b, struct bytes body)
         *(is_left ? &left : &accepted) += units_of(&b->items[i]);
         if (!is_left)
             store(b, i);
-        count(b->table->throttled, is_left);
+        stats_add(b->table->throttled, is_left);
     }
     write_rate_answer(&b->table->rate, accepted, left, clock_monotonic());
     if (left > 0)
@@ -309,14 +340,14 @@ static void answered(enum http_client_result http, const struct http_reply_view 
     b->in_progress--;
     enum dynamo_result result =
         dynamo_result_of(http, http == HTTP_CLIENT_OK ? reply->status : 0, reply->body, why);
-    double units = t->config.newer ? units_of(&b->items[r->item]) : units_chosen(b);
+    double units = t->newer ? units_of(&b->items[r->item]) : units_chosen(b);
     if (result == DYNAMO_THROTTLED) {
         write_rate_answer(&t->rate, 0, units, clock_monotonic());
-        count(t->throttled, t->config.newer ? 1 : b->n);
-    } else if (t->config.newer && (result == DYNAMO_OK || result == DYNAMO_NOT_NEWER)) {
+        stats_add(t->throttled, t->newer ? 1 : b->n);
+    } else if (t->newer && (result == DYNAMO_OK || result == DYNAMO_NOT_NEWER)) {
         write_rate_answer(&t->rate, units, 0, clock_monotonic());
         store(b, r->item);
-        count(t->not_newer, result == DYNAMO_NOT_NEWER);
+        stats_add(t->not_newer, result == DYNAMO_NOT_NEWER);
         result = DYNAMO_OK;
     } else if (result == DYNAMO_OK) {
         take_batch_answer(b, reply->body);
@@ -345,7 +376,7 @@ static void append_batch(const struct dynamo_batch *b, struct buf *body)
 
 static void append_put(const struct dynamo_batch *b, const struct dynamo_item *item, struct buf *body)
 {
-    struct bytes name = dynamo_form_newer(b->table->config.form);
+    struct bytes name = dynamo_form_newer(b->table->form);
     buf_append_str(body, "{\"TableName\":");
     buf_append_json(body, bytes_str(b->table->name));
     buf_append_str(body, ",\"Item\":");
@@ -365,10 +396,10 @@ static bool post(struct dynamo_batch *b, size_t i, const char *operation)
     struct request *r = &b->requests[i];
     *r = (struct request){.batch = b, .item = i};
     r->call = dynamo_client_call(
-        b->table->config.client, operation, buf_bytes(&b->table->body), answered, r, &error);
+        b->table->client, operation, buf_bytes(&b->table->body), answered, r, &error);
     if (r->call) {
         b->in_progress++;
-        count(b->table->requests, 1);
+        stats_add(b->table->requests, 1);
         return true;
     }
     char why[DYNAMO_WHY_MAX];
@@ -386,11 +417,11 @@ static void attempt(evutil_socket_t fd, short what, void *arg)
     b->why[0] = '\0';
     b->is_stalled = true;
     buf_clear(&t->body);
-    if (!t->config.newer && b->n > 0) {
+    if (!t->newer && b->n > 0) {
         append_batch(b, &t->body);
         (void)post(b, 0, "BatchWriteItem");
     }
-    for (size_t i = 0; i < b->n && t->config.newer; i++) {
+    for (size_t i = 0; i < b->n && t->newer; i++) {
         if (!b->is_chosen[i])
             continue;
         buf_clear(&t->body);

@@ -12,8 +12,8 @@
  *    items that are not stored.
  * 3. With `newer`, each item is a PutItem with the condition that the stored item has no larger or equal value. A put whose
  *    condition is false counts as stored, so a late repetition never replaces a newer item. All events of a key are sent.
- * 4. Throttled items are retried inside of the table, after a random time up to a bound that doubles (full jitter) while no
- *    item of the batch is stored. After DYNAMO_ATTEMPTS such attempts the batch ends with DYNAMO_THROTTLED. Failed items are
+ * 4. Throttled items are retried inside of the table, after a random time that grows (backoff.h) while no item of the batch is
+ *    stored. After DYNAMO_ATTEMPTS such attempts the batch ends with DYNAMO_THROTTLED. Failed items are
  *    retried in the same way as long as each attempt stores an item.
  * 5. Batches that share a key must not be sent at the same time (dynamo_batch_shares_key), because without `newer` a retry of
  *    the earlier one could be stored last. */
@@ -32,19 +32,28 @@ struct dynamo_batch;
     ((size_t)15 << 20) /* maximum bytes of its items in JSON; the API's limit is 16 MB */
 #define DYNAMO_ATTEMPTS 10
 
-struct dynamo_table_config {
-    struct event_base *base;
-    struct dynamo_client *client; /* borrowed */
-    struct dynamo_form *form;     /* borrowed */
-    const char *name;             /* copied */
-    bool newer;                   /* the form has `newer` */
-    usec_t backoff_min, backoff_max;
-    struct stats *stats; /* NULL: none */
-};
+/* clang-format off */
+#define DYNAMO_TABLE_OPTIONS                                                                                       \
+    {.name = "table", .type = OPTION_STRING, .help = "name of the table"},                                   \
+    {.name = "key", .type = OPTION_STRING,                                                                   \
+        .help = "field with the partition key: FIELD[:ATTRIBUTE[:TYPE]], with the type S, N, BOOL, TIME or JSON"}, \
+    {.name = "sort", .type = OPTION_STRING, .help = "field with the sort key, as for key"},                  \
+    {.name = "newer", .type = OPTION_STRING,                                                                 \
+        .help = "field, as for key, that grows with each version of an item: an older event never replaces a newer item"}, \
+    {.name = "fields", .type = OPTION_STRING, .flags = OPTION_LIST,                                          \
+        .help = "fields to store, as for key, separated by spaces; `.` is the whole event (default: all members)"}, \
+    DYNAMO_CLIENT_OPTIONS
+/* clang-format on */
 
-struct dynamo_table *dynamo_table_new(const struct dynamo_table_config *config);
+/* Checks DYNAMO_TABLE_OPTIONS. Returns 0, or -1 with the error. */
+int dynamo_table_check(const struct options *o, struct error *error);
+/* For a program with DYNAMO_TABLE_OPTIONS, `parallel`, `backoff_min` and `backoff_max`. Returns NULL with the error. */
+struct dynamo_table *dynamo_table_new(
+    const struct options *o, struct event_base *base, struct stats *stats, struct error *error);
 /* All batches must be freed. */
 void dynamo_table_free(struct dynamo_table **t);
+/* Returns the hash of the key of an event's item, or 0 if the event cannot become an item. */
+uint64_t dynamo_table_hash(struct dynamo_table *t, struct bytes event);
 
 enum dynamo_add {
     DYNAMO_ADDED,
@@ -61,6 +70,8 @@ enum dynamo_add dynamo_batch_add(struct dynamo_batch *b, struct bytes event, con
 void dynamo_batch_send(struct dynamo_batch *b,
     void (*on_done)(struct dynamo_batch *b, enum dynamo_result result, const char *why, void *arg),
     void *arg);
+/* Returns a random time to wait before a failed batch is sent again. It grows with each failure in a row. */
+usec_t dynamo_batch_wait(struct dynamo_batch *b);
 bool dynamo_batch_shares_key(const struct dynamo_batch *a, const struct dynamo_batch *b);
 
 #endif

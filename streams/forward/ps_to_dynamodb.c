@@ -3,21 +3,19 @@
  * 1. A batch waits for earlier batches that share a key with it, so that the lines of one key are stored in the order of the
  *    stream.
  * 2. A line is refused if it cannot become an item, or if DynamoDB refuses the item when it is sent alone. */
-#include "base/backoff.h"
-#include "dynamo/dynamo_settings.h"
+#include "dynamo/dynamo_table.h"
 #include "streams/forward/forwarder.h"
 
 #include <stdint.h>
 #include <stdlib.h>
 #include <sysexits.h>
-#include <unistd.h>
 
 #define BATCH_BYTES                                                                                          \
     ((size_t)4 << 20) /* maximum bytes of the lines of a batch, which may replace each other */
 
 static const struct option_row option_rows[] = {
     FORWARDER_OPTIONS,
-    DYNAMO_OPTIONS,
+    DYNAMO_TABLE_OPTIONS,
     SETTING_STRING("state", "state file with the offset below which all lines are stored"),
     SETTING_INT("parallel", "8", 1, 256, "maximum batches in progress"),
     SETTING_DURATION("backoff_min", "50ms", 1, 60000, "ms", "longest delay after the first failure"),
@@ -27,20 +25,12 @@ static const struct option_row option_rows[] = {
 
 struct program {
     struct forwarder *forwarder;
-    struct dynamo_sink sink;
-    usec_t backoff_min, backoff_max;
-    uint64_t seed;
-};
-
-/* The items of a batch. */
-struct sending {
-    struct dynamo_batch *items;
-    struct backoff backoff;
+    struct dynamo_table *table;
 };
 
 static int check(struct options *o, struct error *error)
 {
-    if (stream_program_check(o, error) != 0 || dynamo_settings_check(o, error) != 0)
+    if (stream_program_check(o, error) != 0 || dynamo_table_check(o, error) != 0)
         return -1;
     if (!options_text(o, "state"))
         return options_refuse(o, "state", error, "required: a file that stores the position in the stream");
@@ -52,13 +42,9 @@ static int check(struct options *o, struct error *error)
 static enum forward_add add(struct forward_batch *b, struct bytes line, const char **why)
 {
     struct program *p = forwarder_arg(b->forwarder);
-    struct sending *s = b->data;
-    if (!s) {
-        s = b->data = mem_zalloc(sizeof *s);
-        s->items = dynamo_batch_new(p->sink.table);
-        backoff_init(&s->backoff, p->backoff_min, p->backoff_max, p->seed++);
-    }
-    switch (dynamo_batch_add(s->items, line, why)) {
+    if (!b->data)
+        b->data = dynamo_batch_new(p->table);
+    switch (dynamo_batch_add(b->data, line, why)) {
     case DYNAMO_ADDED:
         return FORWARD_ADDED;
     case DYNAMO_FULL:
@@ -71,33 +57,30 @@ static enum forward_add add(struct forward_batch *b, struct bytes line, const ch
 
 static bool shares_key(const struct forward_batch *earlier, const struct forward_batch *later)
 {
-    return dynamo_batch_shares_key(
-        ((struct sending *)earlier->data)->items, ((struct sending *)later->data)->items);
+    return dynamo_batch_shares_key(earlier->data, later->data);
 }
 
 static void answered(struct dynamo_batch *items, enum dynamo_result result, const char *why, void *arg)
 {
     struct forward_batch *b = arg;
-    (void)items;
     if (result == DYNAMO_OK)
         forwarder_delivered(b);
     else if (result == DYNAMO_REFUSED)
         forwarder_refused(b, why);
     else
-        forwarder_failed(b, why, backoff_failed(&((struct sending *)b->data)->backoff));
+        forwarder_failed(b, why, dynamo_batch_wait(items));
 }
 
 static usec_t send_batch(struct forward_batch *b)
 {
-    dynamo_batch_send(((struct sending *)b->data)->items, answered, b);
+    dynamo_batch_send(b->data, answered, b);
     return 0;
 }
 
 static void forget(struct forward_batch *b)
 {
-    struct sending *s = b->data;
-    dynamo_batch_free(&s->items);
-    free(s);
+    struct dynamo_batch *items = b->data;
+    dynamo_batch_free(&items);
     b->data = NULL;
 }
 
@@ -108,10 +91,8 @@ static int start(struct daemon *d, void **ctx, struct error *error)
     struct options *o = daemon_options(d);
     struct program *p = mem_zalloc(sizeof *p);
     *ctx = p;
-    p->backoff_min = options_int(o, "backoff_min") * USEC_PER_MSEC;
-    p->backoff_max = options_int(o, "backoff_max") * USEC_PER_MSEC;
-    p->seed = (uint64_t)clock_wall() ^ ((uint64_t)getpid() << 40);
-    if (dynamo_sink_open(&p->sink, o, daemon_base(d), daemon_stats(d), error) != 0)
+    p->table = dynamo_table_new(o, daemon_base(d), daemon_stats(d), error);
+    if (!p->table)
         return EX_CONFIG;
     p->forwarder = forwarder_new(
         &(struct forwarder_config){
@@ -134,7 +115,7 @@ static void stop(void *ctx)
     if (!p)
         return;
     forwarder_free(&p->forwarder);
-    dynamo_sink_close(&p->sink);
+    dynamo_table_free(&p->table);
     free(p);
 }
 
