@@ -299,13 +299,6 @@ class SetsModel(harness.MillraceTest):
         out.update({month: set().union(*days.values()) for month, days in months.items() if len(days) > 1})
         return out
 
-    def run_side_by_side(self, processes, programs):
-        """Runs the programs in several processes, each with a seed of its own."""
-        runs = [subprocess.Popen([sys.executable, os.path.abspath(__file__), "-v", "SetsModel.test_any_program"],
-                                 env={**os.environ, "MILLRACE_ROUNDS": str(2 * len(range(i, programs, processes))),
-                                      "MILLRACE_SEED": str(self.random.randrange(1, 2**31))}) for i in range(processes)]
-        self.assertEqual([run.wait() for run in runs], [0] * processes)
-
     def test_any_program(self):
         self.run_programs(harness.rounds(24) // 2)
 
@@ -315,7 +308,7 @@ class SetsModel(harness.MillraceTest):
 
     def run_programs(self, programs):
         if programs > PROGRAMS_EACH:
-            self.run_side_by_side(-(-programs // PROGRAMS_EACH), programs)
+            harness.run_side_by_side("SetsModel.test_any_program", self.random, programs, PROGRAMS_EACH, part=2)
             return
         acts = [self.post] * 5 + [self.compact] * 4 + [self.kill, self.seal, self.kill_compactor, self.forget_member, self.forget_of_counter,
                                                       self.forget_key, self.drop_hours, self.change_counters, self.import_sets]

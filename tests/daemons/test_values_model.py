@@ -54,6 +54,7 @@ VALUES = {"revenue": ("price", 2, False, None), "cost": ("cost", 1, True, decima
 KEYS = ["hat", "a!x", "hat.", "twelve_bytes", "http://example.org/hat", "(other)"]
 COUNTRIES = ["JP", "US", "a long country"]
 STEPS = 6
+PROGRAMS_EACH = 250  # more programs run in several processes beside each other
 ENDS = [b"9223372036854775807", b"-9223372036854775808", b"9223372036854775808", b"18446744073709551615", b"92233720368547758.07",
         b'"92233720368547758.07"', b'"-92233720368547758.08"', b'"92233720368547758.08"', b'"92233720368547758.075"', b"9.2e16"]
 NASTY = [b"null", b'""', b"true", b"false", b"[]", b"{}", b"[1]", b'"a"', b'"NaN"', b'"12,50"', b'"1e2"', b"1e2", b"1e400", b"-1e400", b"NaN",
@@ -315,7 +316,11 @@ class Programs(ValuesTest):
 
     def test_any_program(self):
         acts = [self.post] * 6 + [self.compact] * 3 + [self.kill, self.restart, self.seal, self.kill_compactor, self.import_records, self.forget_key]
-        for i in range(harness.rounds(12)):
+        programs = harness.rounds(12)
+        if programs > PROGRAMS_EACH:
+            harness.run_side_by_side(self.id().removeprefix("__main__."), self.random, programs, PROGRAMS_EACH)
+            return
+        for i in range(programs):
             self.begin("p%d" % i)
             self.post()
             for act in [self.random.choice(acts) for _ in range(STEPS)] + [self.compact]:

@@ -57,6 +57,16 @@ def seeded():
     return random.Random(seed)
 
 
+def run_side_by_side(test, generator, total, each, part=1):
+    """Runs the test method `test` with `total` programs in processes of at most `each` programs, each with a seed of its own.
+    `part`: the method runs MILLRACE_ROUNDS / part programs."""
+    processes = -(-total // each)
+    runs = [subprocess.Popen([sys.executable, os.path.abspath(sys.modules["__main__"].__file__), "-v", test],
+                             env={**os.environ, "MILLRACE_ROUNDS": str(part * len(range(i, total, processes))),
+                                  "MILLRACE_SEED": str(generator.randrange(1, 2**31))}) for i in range(processes)]
+    assert [run.wait() for run in runs] == [0] * processes
+
+
 def wait_until(condition, what, timeout=PATIENCE, interval=None):
     """Polls until condition() is true and returns what it gave; fails by name when it never is. A LookupError, such as
     from the first cursor of an empty list, counts as not yet true. Without an interval it polls less and less often, so that a
