@@ -329,8 +329,9 @@ static int64_t later_of(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Sets the parts of the unit in progress and of the unit at the same position in the earlier span. A span may begin or
- * end within a unit. */
+/* Sets the parts of the unit in progress and of the unit at the same position in the earlier span, and the parts of both
+ * spans. Spans of whole units, such as months, may have units of different lengths, so their parts end with those of the
+ * units. A span that begins within a unit has its own part, because its units do not line up with those of the other. */
 static void find_parts(struct query *q)
 {
     const struct calendar *c = &q->calendar;
@@ -339,13 +340,16 @@ static void find_parts(struct query *q)
         return;
     query_rows(q, q->from, q->to, &row, &end);
     query_rows(q, q->before_from, q->before_to, &other, &other_end);
+    bool is_whole = row == q->from && other == q->before_from;
     int64_t unit = units_start(c, q->now), begin = later_of(unit, q->from);
     for (; row < unit; row = units_next(c, row))
         other = other < other_end ? units_next(c, other) : other;
-    q->part_end = later_of(query_whole_before(q, q->now), begin);
+    q->part_end = q->row_part_end = later_of(query_whole_before(q, q->now), begin);
     int64_t most = other < other_end ? units_next(c, other) : q->before_to;
     most = most < q->before_to ? most : q->before_to;
-    q->before_part_end = same_part(c, begin, q->part_end, later_of(other, q->before_from), most);
+    q->before_row_part_end = same_part(c, begin, q->part_end, later_of(other, q->before_from), most);
+    q->before_part_end =
+        is_whole ? q->before_row_part_end : same_part(c, q->from, q->part_end, q->before_from, q->before_to);
 }
 
 /* Ends a span in progress with the last counted period that has passed, and the earlier span with the same part. */

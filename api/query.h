@@ -73,8 +73,11 @@ struct query {
     bool compares;                  /* QUERY_COMPARE, or a breakdown with against= */
     bool is_so_far; /* both spans of a compared breakdown end with the counted periods that have passed */
     /* If QUERY_COMPARE includes the unit in progress: the end of the last counted period that has passed, and of the
-     * same part of the unit to compare with. 0: all units have ended, or none has begun. */
+     * same part of the earlier span. 0: all units have ended, or none has begun. */
     int64_t part_end, before_part_end;
+    /* The same for the row in progress and the row at its position in the earlier span. If a span begins within a unit,
+     * the rows at this position may end at other parts of the spans. */
+    int64_t row_part_end, before_row_part_end;
     const struct url_query *params; /* parameters for query_value */
     struct bytes repeated;          /* name of the repeated parameter of several series; BYTES_NONE: none */
     size_t n_values;                /* number of values of the repeated parameter */

@@ -358,12 +358,14 @@ static bool knows_parts(const struct series *s, const struct series *before)
     return !s->is_part_unknown && !before->is_part_unknown;
 }
 
-/* Appends the member so_far: the counts of equal parts of two spans or units. */
-static void render_so_far(const struct series *s, const struct series *before, const char *name, int64_t n,
-    int64_t old, struct buf *out)
+/* Appends the member so_far: the counts of equal parts of two spans, or of two rows. */
+static void render_so_far(
+    const struct series *s, const struct series *before, bool is_row, int64_t n, int64_t old, struct buf *out)
 {
-    buf_printf(out, "\"so_far\":{\"to\":%" PRId64 ",\"before_to\":%" PRId64, s->query->part_end,
-        before->query->part_end);
+    const struct query *q = s->query, *b = before->query;
+    const char *name = is_row ? "n" : "total";
+    buf_printf(out, "\"so_far\":{\"to\":%" PRId64 ",\"before_to\":%" PRId64, q->part_end,
+        is_row ? b->row_part_end : b->part_end);
     buf_append_char(out, ',');
     if (knows_parts(s, before)) {
         render_sum(s->query, name, n, ",", out);
@@ -392,7 +394,7 @@ static void comparison_begin(
     buf_printf(out, "\"from\":%" PRId64 ",\"to\":%" PRId64 ",", before->from, before->to);
     render_sum(s->query, "total", before->total, "},", out);
     if (is_part)
-        render_so_far(s, before, "total", s->so_far, before->so_far, out);
+        render_so_far(s, before, false, s->so_far, before->so_far, out);
     int64_t n = is_part ? s->so_far : s->total, old = is_part ? before->so_far : before->total;
     buf_append_str(out, "\"change\":");
     render_change(n, is_known ? old : 0, false, out);
@@ -445,7 +447,7 @@ static void render_compared(const struct series *s, const struct series *before,
     }
     buf_append_char(out, ',');
     if (has_part && !csv)
-        render_so_far(s, before, "n", r->n, r->old_n, out);
+        render_so_far(s, before, true, r->n, r->old_n, out);
     buf_append_str(out, csv ? "" : "\"change\":");
     render_change(r->n, r->has_change ? r->old_n : 0, csv, out);
     if (csv && has_part && knows_parts(s, before)) {

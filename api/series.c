@@ -101,7 +101,7 @@ static bool add_to_runs(struct series *s, int64_t unit, int64_t n)
     return run_add(&s->runs[best], unit, n);
 }
 
-/* Adds `n` events that begin at `hour`. All of these events are before part_end, or none is. */
+/* Adds `n` events that begin at `hour`. No end of a part is within these events. */
 static bool add_to_unit(struct series *s, int64_t unit, int64_t hour, int64_t n)
 {
     s->is_too_large |= !query_add_absolute(&s->absolute, n);
@@ -109,6 +109,7 @@ static bool add_to_unit(struct series *s, int64_t unit, int64_t hour, int64_t n)
         return true;
     s->total += n;
     s->so_far += hour < s->query->part_end ? n : 0;
+    s->rows_so_far += hour < s->query->row_part_end ? n : 0;
     struct series_run *run = s->n_runs > 0 ? &s->runs[s->run] : NULL;
     if (run && run->counts[run->n - 1].unit == unit) {
         run->counts[run->n - 1].n += n;
@@ -136,6 +137,12 @@ static bool add_period(struct series *s, int64_t start, int64_t n, bool is_over)
     return add_to_unit(s, unit_of(s, start), start, n);
 }
 
+/* Returns `cut` if it is within (start, end), otherwise `end`. */
+static int64_t earlier_within(int64_t start, int64_t end, int64_t cut)
+{
+    return cut > start && cut < end ? cut : end;
+}
+
 /* Finds the first day in a total's value, and sets `d` to the hours of this day that belong to the same row or are
  * outside the span. Returns false if the first count is malformed. */
 static bool find_day(struct series *s, struct bytes value, struct day_counts *d, int64_t *day, int64_t *hour)
@@ -152,10 +159,9 @@ static bool find_day(struct series *s, struct bytes value, struct day_counts *d,
         unit_of(s, *hour);
         row_end = s->latest.to < q->to ? s->latest.to : q->to;
     }
-    if (row_end > *hour && row_end < end)
-        end = row_end;
-    if (q->part_end > *hour && q->part_end < end)
-        end = q->part_end;
+    end = earlier_within(*hour, end, row_end);
+    end = earlier_within(*hour, end, q->part_end);
+    end = earlier_within(*hour, end, q->row_part_end);
     memcpy(d->day, value.ptr, d->len);
     d->first = value.ptr[d->len];
     d->last = HOUR_DIGITS[(end - 1 - *day) / HOUR_SECONDS];
@@ -188,8 +194,9 @@ bool series_takes(struct series *s, const struct record_key *period)
     int64_t last = period_end(period->unit, period->start) - 1;
     enum query_overlap overlap = query_overlap(s->query, period);
     bool is_split = period->unit > PERIOD_HOUR && units_order(c, period->start) != units_order(c, last);
-    s->is_part_unknown |=
-        period->unit > PERIOD_HOUR && period->start < s->query->part_end && last >= s->query->part_end;
+    int64_t end = earlier_within(period->start, last + 1, s->query->part_end);
+    end = earlier_within(period->start, end, s->query->row_part_end);
+    s->is_part_unknown |= period->unit > PERIOD_HOUR && end <= last;
     s->needs_dropped_hours |= overlap == QUERY_PARTLY || (overlap == QUERY_WITHIN && is_split);
     return overlap == QUERY_WITHIN && !is_split;
 }
@@ -286,7 +293,7 @@ int64_t series_take(struct series *s, int64_t unit)
 
 int64_t series_part(const struct series *s, const struct series_row *row)
 {
-    return s->so_far - (s->taken - row->n);
+    return s->rows_so_far - (s->taken - row->n);
 }
 
 bool series_next(struct series *s, struct series_row *row)

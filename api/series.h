@@ -43,11 +43,13 @@ struct series {
     size_t n_runs, runs_cap, run; /* `run`: run of the latest count */
     struct series_span latest;    /* span of the unit of the latest count */
     int64_t total;
-    int64_t so_far;       /* counts before the query's part_end */
-    int64_t taken;        /* counts of the rows that series_next has returned */
-    bool is_part_unknown; /* a day whose hours the archive has dropped is partly before part_end */
-    int64_t absolute;     /* sum of the counts' absolute values, which bounds every sum of the counts */
-    bool is_too_large;    /* `absolute` exceeds 64 bits; later counts are not added */
+    int64_t so_far;      /* counts before the query's part_end */
+    int64_t rows_so_far; /* counts before the query's row_part_end */
+    int64_t taken;       /* counts of the rows that series_next has returned */
+    bool
+        is_part_unknown; /* a day whose hours the archive has dropped is partly before part_end or row_part_end */
+    int64_t absolute;  /* sum of the counts' absolute values, which bounds every sum of the counts */
+    bool is_too_large; /* `absolute` exceeds 64 bits; later counts are not added */
     bool
         needs_dropped_hours; /* a day whose hours the archive has dropped is in two units, or only partly in the span */
     int64_t from, to;    /* span of the rows; before series_trim, the span of the query */
@@ -91,7 +93,7 @@ void series_bounds_note(struct series_bounds *b, const struct record *r);
 void series_bound_all(struct series *total, const struct series_bounds *b, struct query *q);
 /* Computes the next row. Returns false if no rows remain. */
 bool series_next(struct series *s, struct series_row *row);
-/* Returns the number of events before part_end in `row`, the latest row, which contains part_end. */
+/* Returns the number of events before row_part_end in `row`, the latest row, which contains row_part_end. */
 int64_t series_part(const struct series *s, const struct series_row *row);
 /* Returns the count of the next row. A caller that knows the units of the rows (units_order) may use series_take
  * instead of series_next. */

@@ -14,6 +14,7 @@ struct sums *sums_new(const struct query *q, enum sums_shape shape)
     s->query_before.from = q->before_from;
     s->query_before.to = q->before_to;
     s->query_before.part_end = q->before_part_end;
+    s->query_before.row_part_end = q->before_row_part_end;
     series_init(&s->series, &s->query);
     series_init(&s->before, &s->query_before);
     breakdown_init(&s->breakdown, &s->query);

@@ -564,6 +564,19 @@ class ApiTest(harness.MillraceTest):
                 expected = {"to": this_hour, "before_to": same or start + 7200, "total": count(this_hour - 7200, this_hour), "before": count(start, same or start + 7200)}
                 self.assertEqual((got["before"]["from"], got["so_far"]), (start, expected))
                 self.assertEqual(got["rows"][0]["so_far"]["before"], expected["before"])
+        # Weeks do not line up if a span begins within a week: the whole spans are compared by their own equal parts.
+        cut = {"from_": this_hour - 9 * 86400, "to": this_hour + 3 * 3600, "unit": "week"}
+        for sub in ({}, {"by": "country", "sub": "US"}):
+            got = self.ask("compare", user="k", **cut, **sub).json()
+            if int(time.time()) >= this_hour + 3600:
+                return
+            start = this_hour - 18 * 86400 - 3 * 3600
+            expected = {"to": this_hour, "before_to": start + 9 * 86400, "total": count(cut["from_"], this_hour), "before": count(start, start + 9 * 86400)}
+            self.assertEqual((got["so_far"], got["change"]), (expected, percent(expected["total"], expected["before"])))
+            old = next(r for r in got["rows"] if r["t"] <= now < r["t"] + 7 * 86400)
+            part = old.get("so_far")
+            if part:
+                self.assertEqual((part["n"], part["before"]), (count(old["t"], this_hour), count(max(old["before"]["t"], start), part["before_to"])))
         day = now - now % 86400
         self.source.records = {"c.u|d." + hour_text(t): "US:1" for t in range(day - 3 * 86400, this_hour, 3600) if t // 86400 != day // 86400 - 2}
         self.source.records["c.u|d." + hour_text(day - 2 * 86400)[:-1]] = "US:24"  # its hours were dropped
