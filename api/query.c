@@ -169,13 +169,12 @@ static void hint_constant(struct parameters *p, const struct counter *of, const 
     snprintf(ns, sizeof ns, "%s%.*s", of->value || of->having ? "all_" : "all",
         of->value || of->having ? NAMESPACE_MAX - 4 : 0, of->ns);
     parameters_hint(p, "add to the configuration:\n");
-    if (!constant)
-        parameters_hint(p, "[total %s]\nkey = \"all\"\n", ns);
-    if (!constant && of->value)
-        parameters_hint(p, "value = %s\nscale = %u\n%s", of->value, of->decimal.scale,
-            of->decimal.rounds ? "round = half_even\n" : "");
-    if (!constant && of->having)
-        parameters_hint(p, "having = %s\n", of->having);
+    if (!constant) {
+        struct buf adding = {0};
+        counter_append_adding(of, &adding);
+        parameters_hint(p, "[total %s]\nkey = \"all\"\n%.*s", ns, (int)adding.len, adding.ptr);
+        buf_free(&adding);
+    }
     parameters_hint(p, "[subtotal %s.%s]\nkey = %s", of->ns, constant ? constant : ns, of->key_text);
 }
 

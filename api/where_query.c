@@ -56,6 +56,35 @@ static int parse_term(struct parameters *p, const char *parameter, struct bytes 
     return BAD(p, "%s: \"%s\" is neither a counter nor a field", parameter, shown.text);
 }
 
+/* True if the counter has the key of the term. */
+static bool has_key_of(const struct counter *c, const struct term *t)
+{
+    return t->counter ? counter_has_key_of(c, t->counter)
+                      : c->kind == COUNTER_FIELD && bytes_equal_str(t->field, c->field);
+}
+
+static bool is_same_key(const struct term *a, const struct term *b)
+{
+    if (a->counter || b->counter)
+        return a->counter ? has_key_of(a->counter, b) : has_key_of(b->counter, a);
+    return bytes_equal(a->field, b->field);
+}
+
+/* Drops the last condition if it repeats an earlier one. Refuses a second value of a key. */
+static int check_repeated(struct parameters *p, struct terms *t)
+{
+    const struct term *last = &t->conditions[t->n - 1];
+    for (size_t i = 0; i + 1 < t->n; i++) {
+        if (!is_same_key(&t->conditions[i], last))
+            continue;
+        if (!bytes_equal(t->conditions[i].value, last->value))
+            return BAD(p, "where: no event has two values of %.*s", (int)last->field.len, last->field.ptr);
+        t->n--;
+        return 0;
+    }
+    return 0;
+}
+
 static int parse_where(struct parameters *p, struct terms *t)
 {
     for (size_t i = 0; i < p->given->n; i++) {
@@ -63,8 +92,9 @@ static int parse_where(struct parameters *p, struct terms *t)
         if (!bytes_equal_str(p->given->params[i].name, "where"))
             continue;
         const char *colon = text.len > 0 ? memchr(text.ptr, ':', text.len) : NULL;
-        if (!colon || colon == text.ptr || has_control(text))
-            return BAD(p, "where must be LABEL:VALUE, without control characters");
+        if (!colon || colon == text.ptr || colon + 1 == text.ptr + text.len || has_control(text))
+            return BAD(p, "where must be LABEL:VALUE, without control characters; VALUE is None for events "
+                          "without the field");
         if (t->n > WHERE_MAX)
             return BAD(p, "at most %d times where", WHERE_MAX);
         struct term *term = &t->conditions[t->n++];
@@ -72,6 +102,8 @@ static int parse_where(struct parameters *p, struct terms *t)
         if (parse_term(p, "where", bytes_of(text.ptr, len), term) != 0)
             return -1;
         term->value = bytes_of(colon + 1, text.len - len - 1);
+        if (check_repeated(p, t) != 0)
+            return -1;
     }
     return 0;
 }
@@ -99,17 +131,12 @@ static int parse_total(struct parameters *p, struct terms *t)
     return 0;
 }
 
-/* True if the counter has the key of the term. */
-static bool has_key_of(const struct counter *c, const struct term *t)
-{
-    return t->counter ? counter_has_key_of(c, t->counter)
-                      : c->kind == COUNTER_FIELD && bytes_equal_str(t->field, c->field);
-}
-
-static const struct counter *find_total(const struct counters *c, const struct term *t)
+/* Finds a total that has the key of the term and adds as `like`. */
+static const struct counter *find_total(
+    const struct counters *c, const struct counter *like, const struct term *t)
 {
     for (size_t i = 0; i < c->n_totals; i++)
-        if (has_key_of(&c->totals[i], t) && !c->totals[i].value && !c->totals[i].having)
+        if (has_key_of(&c->totals[i], t) && counter_adds_as(&c->totals[i], like))
             return &c->totals[i];
     return NULL;
 }
@@ -170,9 +197,10 @@ static void finish_name(const struct counters *c, const char *total, struct buf 
     buf_append_char(name, '\0');
 }
 
-/* Appends the section of a total with the conditions as its key. A key has one field, so several conditions need a field
- * that has all values. Sets *ns to the namespace of the total. */
-static void append_total(const struct counters *c, const struct terms *t, struct buf *ns, struct buf *out)
+/* Appends the section of a total with the conditions as its key, which adds as `like`. A key has one field, so several
+ * conditions need a field that has all values. Sets *ns to the namespace of the total. */
+static void append_total(const struct counters *c, const struct counter *like, const struct terms *t,
+    struct buf *ns, struct buf *out)
 {
     struct buf field = {0};
     for (size_t i = 0; i < t->n; i++) {
@@ -192,13 +220,15 @@ static void append_total(const struct counters *c, const struct terms *t, struct
     }
     struct bytes key = t->n > 1 ? buf_bytes(&field) : key_of(&t->conditions[0]);
     buf_printf(out, "[total %s]\nkey = %.*s\n", ns->ptr, (int)key.len, key.ptr);
+    counter_append_adding(like, out);
     buf_free(&field);
 }
 
 /* Appends the sections to add to the configuration. */
-static void append_sections(const struct counters *c, const struct terms *t, struct buf *out)
+static void append_sections(
+    const struct counters *c, const struct counter *like, const struct terms *t, struct buf *out)
 {
-    const struct counter *total = t->n == 1 ? find_total(c, &t->conditions[0]) : NULL;
+    const struct counter *total = t->n == 1 ? find_total(c, like, &t->conditions[0]) : NULL;
     struct buf ns = {0}, sub = {0};
     struct bytes key = key_of(&t->by);
     if (t->n == 1)
@@ -206,7 +236,7 @@ static void append_sections(const struct counters *c, const struct terms *t, str
     if (total)
         buf_printf(&ns, "%s", total->ns);
     else
-        append_total(c, t, &ns, out);
+        append_total(c, like, t, &ns, out);
     append_name(&t->by, &sub);
     finish_name(c, ns.ptr, &sub);
     buf_printf(out, "[subtotal %s.%s]\nkey = %.*s\n", sub.ptr, ns.ptr, (int)key.len, key.ptr);
@@ -237,16 +267,13 @@ static bool is_word(struct bytes name)
     return is_word;
 }
 
-/* Appends the value of a term's field in a line. Returns false if SQL does not have the function of the key, or cannot
- * name the field. */
-static bool append_sql_key(const struct term *t, struct buf *out)
+/* Appends the value of a field in a line. Returns false if SQL cannot name the field. */
+static bool append_sql_field(struct bytes field, struct buf *out)
 {
-    struct json_path path = {.rest = t->counter ? bytes_str(t->counter->field) : t->field};
-    bool has_function = t->counter && t->counter->kind == COUNTER_FUNCTION, ok = true;
+    struct json_path path = {.rest = field};
+    bool ok = true;
     struct json_step step;
     struct buf text = {0};
-    if (has_function && !bytes_starts_with(key_of(t), BYTES_LITERAL("lower(")))
-        return false;
     buf_append_char(&text, '$');
     while (json_path_next(&path, &step)) {
         ok = ok && (step.is_index || !memchr(step.name.ptr, '"', step.name.len));
@@ -255,10 +282,21 @@ static bool append_sql_key(const struct term *t, struct buf *out)
         else
             buf_printf(&text, is_word(step.name) ? ".%.*s" : ".\"%.*s\"", (int)step.name.len, step.name.ptr);
     }
-    buf_append_str(out, has_function ? "lower(line ->> " : "line ->> ");
+    buf_append_str(out, "line ->> ");
     append_sql_text(buf_bytes(&text), out);
-    buf_append_str(out, has_function ? ")" : "");
     buf_free(&text);
+    return ok;
+}
+
+/* Appends the term's key of a line. Returns false if SQL does not have the function of the key, or cannot name the field. */
+static bool append_sql_key(const struct term *t, struct buf *out)
+{
+    bool has_function = t->counter && t->counter->kind == COUNTER_FUNCTION;
+    if (has_function && !bytes_starts_with(key_of(t), BYTES_LITERAL("lower(")))
+        return false;
+    buf_append_str(out, has_function ? "lower(" : "");
+    bool ok = append_sql_field(t->counter ? bytes_str(t->counter->field) : t->field, out);
+    buf_append_str(out, has_function ? ")" : "");
     return ok;
 }
 
@@ -296,11 +334,19 @@ static bool append_statement(const struct parameters *p, const struct terms *t, 
 {
     const char *streams = p->context->streams ? p->context->streams : "clicks";
     const struct query *q = p->q;
+    const struct counter *total = q->total;
+    const char *field = total->value ? total->value : total->having;
     struct bytes name;
+    bool ok = true;
     buf_append_str(out, "select ");
     if (!append_sql_key(&t->by, out))
         return false;
-    buf_append_str(out, " as key, count(*) as n from events where stream in (");
+    buf_append_str(out, total->value ? " as key, round(sum(" : " as key, count(*) as n");
+    if (total->value) {
+        ok = append_sql_field(bytes_str(total->value), out);
+        buf_printf(out, "), %u) as n", total->decimal.scale);
+    }
+    buf_append_str(out, " from events where stream in (");
     for (size_t n = 0; bytes_next_word(&streams, ", ", &name); n++) {
         buf_append_str(out, n ? ", " : "");
         append_sql_text(name, out);
@@ -309,12 +355,17 @@ static bool append_statement(const struct parameters *p, const struct terms *t, 
     for (size_t i = 0; i < t->n; i++)
         if (!append_sql_condition(&t->conditions[i], out))
             return false;
+    if (field) {
+        buf_append_str(out, " and ");
+        ok = append_sql_field(bytes_str(field), out) && ok;
+        buf_append_str(out, " is not null");
+    }
     if (!q->is_all) {
         append_sql_time(">=", q->from, out);
         append_sql_time("<", q->to, out);
     }
     buf_printf(out, " group by 1 order by n desc, key limit %llu", (unsigned long long)q->limit);
-    return true;
+    return ok;
 }
 
 /* Appends a word of a shell in double quotes. A dollar before a dot is an ordinary character. */
@@ -354,13 +405,9 @@ int where_query_refuse(struct parameters *p)
     const struct counters *c = p->context->counters;
     struct terms t = {.n = 0};
     struct buf hint = {0}, sql = {0};
-    if (p->q->total->value || p->q->total->having)
-        return BAD(p,
-            "no counter like %s has these conditions and this breakdown; declare a total and a subtotal",
-            p->q->total->ns);
     if (parse_terms(p, &t) != 0)
         return -1;
-    append_sections(c, &t, &hint);
+    append_sections(c, p->q->total, &t, &hint);
     if (append_statement(p, &t, &sql)) {
         buf_printf(&hint, "%s:\nmillrace sql ",
             c->skip_if || c->keep_if

@@ -140,6 +140,9 @@ static inline const struct counter *counters_at(const struct counters *c, size_t
 bool counter_has_key_of(const struct counter *a, const struct counter *b);
 /* True if each event adds the same to both totals. */
 bool counter_adds_as(const struct counter *a, const struct counter *b);
+/* Appends the settings of a total that adds as `c`: value, scale and round, or having; nothing if `c` counts each event
+ * by 1. */
+void counter_append_adding(const struct counter *c, struct buf *out);
 /* Finds a namespace in a list of counters, or returns NULL. */
 const struct counter *counters_find_in(const struct counter *list, size_t n, struct bytes ns);
 /* Finds a total or a subtotal by namespace ("u" or "c.u"), or returns NULL. */

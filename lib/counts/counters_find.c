@@ -1,4 +1,4 @@
-/* counters_find: finds counters by namespace and label, and compares them. */
+/* counters_find: finds counters by namespace and label, compares them, and prints the settings of similar ones. */
 #include "counts/counters.h"
 
 const struct counter *counters_find_in(const struct counter *list, size_t n, struct bytes ns)
@@ -24,6 +24,15 @@ bool counter_adds_as(const struct counter *a, const struct counter *b)
 {
     return is_same_text(a->value, b->value) && is_same_text(a->having, b->having) &&
            a->decimal.scale == b->decimal.scale && a->decimal.rounds == b->decimal.rounds;
+}
+
+void counter_append_adding(const struct counter *c, struct buf *out)
+{
+    if (c->value)
+        buf_printf(out, "value = %s\nscale = %u\n%s", c->value, c->decimal.scale,
+            c->decimal.rounds ? "round = half_even\n" : "");
+    if (c->having)
+        buf_printf(out, "having = %s\n", c->having);
 }
 
 const struct counter *counters_find(const struct counters *c, struct bytes ns)

@@ -7,6 +7,7 @@ import decimal
 import io
 import json
 import re
+import shlex
 
 import harness
 from harness import seeded, wait_until
@@ -301,10 +302,20 @@ class ApiValues(harness.MillraceTest):
             self.assertEqual(rows, expected)
 
     def test_conditions_of_a_value(self):
-        """Sums of the counter, or a refusal: a counter of events has no sums."""
+        """Sums of the counter, or the two ways to get them: a counter of events has no sums."""
         whole = self.ask("breakdown", revenue="hat", by="country")
         self.assertEqual(self.ask("breakdown", ns="all_revenue", by="country", where="revenue:hat")["rows"], whole["rows"])
-        self.assertEqual(self.ask("breakdown", 400, ns="all_revenue", by="ms", where="country:JP")["code"], "bad-parameter")
+        for ns, adding, add in (("all_revenue", "value = price\nscale = 2\n", sum), ("all_paid", "having = price\n", len)):
+            hint = self.ask("breakdown", 422, ns=ns, by="product", where="country:JP")["hint"]
+            sections = hint[hint.index("["):hint.index("or count the lines")]
+            self.assertIn("\nkey = country\n%s[subtotal product." % adding, sections)
+            with open(self.pipeline.config_path) as f:
+                more = self.write("more.conf", f.read() + "\n" + sections)
+            self.assertEqual(self.run_program("aggregator", "--check-config", "--config", more).returncode, 0)
+            command = shlex.split(hint[hint.index("millrace sql"):])
+            rows = self.run_program(*command, "--format=json", "--config", self.pipeline.config_path)
+            self.assertEqual({r["key"]: r["n"] for r in json.loads(rows.stdout, parse_float=Decimal)},
+                             {p: add(self.amounts("price", product=p, country="JP")) for p in PRODUCTS}, command)
         self.assertEqual(self.ask("breakdown", 422, feed="", by="country", where="product:hat")["code"], "not-counted")
 
     def test_sums_over_max_keys(self):

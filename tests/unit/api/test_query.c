@@ -463,6 +463,8 @@ static void a_breakdown_may_have_conditions(void **state)
     assert_true(strcmp(q.sub->ns, "c.u") == 0 && bytes_equal_str(q.key, "a:b") && q.limit == 5);
     q = good(QUERY_BREAKDOWN, "ns=all&by=c&where=l:x");
     assert_true(strcmp(q.sub->ns, "c.u") == 0 && q.n_values == 0);
+    q = good(QUERY_BREAKDOWN, "user=k&by=country&where=l:k&where=user:k");
+    assert_true(strcmp(q.sub->ns, "c.u") == 0 && bytes_equal_str(q.key, "k"));
     struct query_error e = bad(QUERY_BREAKDOWN, "feed=&by=page&where=user:x&from=0&to=3600");
     assert_int_equal(e.status, 422);
     assert_string_equal(e.code, "not-counted");
@@ -484,8 +486,10 @@ static void a_breakdown_may_have_conditions(void **state)
         "user=k&by=country&where=a:%0a", "user=k&by=%00&where=a:b", "user=k&by=country&where=feed:all",
         "user=k&by=a[&where=b:c", "user=k&by=country&where=a:1&limit=0",
         "user=k&by=country&where=a:1&units=0",
-        "user=k&by=country&where=a:1&where=a:2&where=a:3&where=a:4&where=a:5&where=a:6&where=a:7&where=a:8&"
-        "where=a:9"};
+        "user=k&by=country&where=country:", "user=k&by=country&where=l:x",
+        "feed=&by=user&where=country:JP&where=c:US", "feed=&by=user&where=a:1&where=a:2",
+        "user=k&by=country&where=a:1&where=b:1&where=d:1&where=e:1&where=f:1&where=g:1&where=i:1&where=j:1&"
+        "where=m:1"};
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
         assert_string_equal(bad(QUERY_BREAKDOWN, refused[i]).code, "bad-parameter");
     static const char *const missing[] = {
