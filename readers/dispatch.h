@@ -70,7 +70,7 @@ void dispatch_run_delivered(struct dispatch *d, struct dispatch_run *run);
 void dispatch_run_refused(struct dispatch *d, struct dispatch_run *run, const char *reason);
 void dispatch_run_failed(struct dispatch *d, struct dispatch_run *run, usec_t now);
 void dispatch_run_again(struct dispatch *d, struct dispatch_run *run);
-size_t dispatch_runs(const struct dispatch *d); /* number of runs in progress */
+size_t dispatch_runs(const struct dispatch *d);                    /* number of runs in progress */
 struct dispatch_run *dispatch_run_first(const struct dispatch *d); /* a run in progress, or NULL */
 /* No run begins before time `until`. */
 void dispatch_pause(struct dispatch *d, usec_t until);

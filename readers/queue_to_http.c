@@ -38,8 +38,8 @@ struct sender {
     struct json_fields *key;             /* field of --order-by; NULL: the option is not set */
     size_t parallel;
     struct buf body, target, headers; /* of the request that is being made */
-    struct refused *refused;  /* array of `parallel` refused messages */
-    size_t next_refused;      /* index of the oldest refused message */
+    struct refused *refused;          /* array of `parallel` refused messages */
+    size_t next_refused;              /* index of the oldest refused message */
 };
 
 static const struct option_row option_rows[] = {

@@ -46,7 +46,7 @@ struct dynamo_batch {
     enum dynamo_result worst; /* of the requests of this attempt */
     bool is_stalled;          /* no item was stored in this attempt */
     struct backoff backoff;
-    unsigned attempts;        /* throttled ones in a row without a stored item */
+    unsigned attempts; /* throttled ones in a row without a stored item */
     char why[DYNAMO_WHY_MAX];
     struct event *timer;
     void (*on_done)(struct dynamo_batch *b, enum dynamo_result result, const char *why, void *arg);
@@ -94,8 +94,8 @@ struct dynamo_table *dynamo_table_new(
     t->stored = stats_counter(stats, "items_stored_total", NULL, "Items that DynamoDB has acknowledged");
     t->throttled = stats_counter(
         stats, "items_throttled_total", NULL, "Items that DynamoDB has throttled or left unprocessed");
-    t->not_newer = stats_counter(stats, "items_not_newer_total", NULL,
-        "Items that were not stored because the table has a newer one");
+    t->not_newer = stats_counter(
+        stats, "items_not_newer_total", NULL, "Items that were not stored because the table has a newer one");
     stats_gauge(stats, "write_limit_units", NULL,
         "Learned limit of writes (units of 1 KB a second); 0: the table has not throttled yet", read_limit,
         t);
@@ -395,8 +395,8 @@ static bool post(struct dynamo_batch *b, size_t i, const char *operation)
     struct error error;
     struct request *r = &b->requests[i];
     *r = (struct request){.batch = b, .item = i};
-    r->call = dynamo_client_call(
-        b->table->client, operation, buf_bytes(&b->table->body), answered, r, &error);
+    r->call =
+        dynamo_client_call(b->table->client, operation, buf_bytes(&b->table->body), answered, r, &error);
     if (r->call) {
         b->in_progress++;
         stats_add(b->table->requests, 1);

@@ -37,8 +37,8 @@ struct forwarder {
     struct stream_client *stream;
     struct archive_state state; /* the stored state, of which only the member `cursor` is used */
     const char *state_path;
-    int state_lock;             /* descriptor of the state's lock; -1: not locked */
-    bool state_found;           /* a state was found at the start, or has been stored */
+    int state_lock;   /* descriptor of the state's lock; -1: not locked */
+    bool state_found; /* a state was found at the start, or has been stored */
     bool state_failed;
     struct reject_file rejects; /* path NULL: skipped lines are only logged */
     struct loop_timer *committer, *timer;
@@ -93,9 +93,10 @@ static void on_change(void *arg)
         return;
     if (f->cursor.id[0] == '\0')
         commit(f);
-    stream_program_set_trouble(f->config.daemon, f->state_failed         ? "cannot store the state"
-                                                 : f->trouble[0] != '\0' ? f->trouble
-                                                                         : stream_client_trouble(f->stream, NULL));
+    stream_program_set_trouble(f->config.daemon, f->state_failed ? "cannot store the state"
+                                                 : f->trouble[0] != '\0'
+                                                     ? f->trouble
+                                                     : stream_client_trouble(f->stream, NULL));
 }
 
 static void on_commit(void *arg)
@@ -105,8 +106,7 @@ static void on_commit(void *arg)
 }
 
 /* Inserts a batch after the batch `before`, or as the first batch if `before` is NULL. */
-static struct batch *batch_new(
-    struct forwarder *f, struct batch *before, uint64_t begin, const char *opening)
+static struct batch *batch_new(struct forwarder *f, struct batch *before, uint64_t begin, const char *opening)
 {
     struct batch *b = mem_zalloc(sizeof *b), **place = before ? &before->next : &f->first;
     *b = (struct batch){.view.forwarder = f, .next = *place, .begin = begin, .end = begin};
@@ -207,8 +207,8 @@ static void skip(struct batch *b, const char *why)
         return;
     }
     if (f->rejects.path && reject_file_add(&f->rejects, line, &expired) != 0) {
-        snprintf(text, sizeof text, "cannot store a refused line in %.200s: %s", f->rejects.path,
-            strerror(errno));
+        snprintf(
+            text, sizeof text, "cannot store a refused line in %.200s: %s", f->rejects.path, strerror(errno));
         wait_after(b, text, POISON_RETRY);
         return;
     }
@@ -375,8 +375,7 @@ static void on_lines(struct bytes lines, void *arg)
     for (struct bytes line; bytes_take_line(&lines, &line); at += line.len + 1) {
         struct batch *b = f->last;
         struct bytes whole = bytes_of(line.ptr, line.len + 1);
-        bool is_open =
-            b && b->state == WAITING && !b->is_closed && strcmp(b->opening, end->opening) == 0;
+        bool is_open = b && b->state == WAITING && !b->is_closed && strcmp(b->opening, end->opening) == 0;
         if (erased_line_is(line))
             pass(f, at, at + whole.len, end->opening);
         else if (!is_open || !take_line(b, whole))

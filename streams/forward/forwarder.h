@@ -33,8 +33,7 @@ struct forwarder;
         SETTING_INT("poison_limit", "100", 0, 1000000,                                                       \
             "maximum number of lines skipped in a row; further refused lines are retried (0: unlimited)"),   \
         SETTING_STRING("rejects", "file to which skipped lines are appended"), REJECT_LIMIT_OPTIONS,         \
-        SETTING_DURATION(                                                                                    \
-            "commit_every", "1s", 10, 3600000, "ms", "interval at which the state is stored")
+        SETTING_DURATION("commit_every", "1s", 10, 3600000, "ms", "interval at which the state is stored")
 
 struct forward_batch {
     struct forwarder *forwarder;

@@ -373,17 +373,20 @@ static void judge_state(struct pipeline_status *s, size_t i)
     while (row->state && strcmp(row->state, d->state) != 0)
         row++;
     d->level = row->state ? row->level : d->level;
+    bool is_stopped = strcmp(d->state, SUSPENDED) == 0, has_detail = d->detail.len > 0 && !is_stopped;
+    if (is_stopped && i != PIPELINE_COMPACTOR)
+        d->level = STATUS_DOWN;
     if (!row->state || is_up_away(s))
         return;
     bool has_ended = strcmp(d->state, "restarting") == 0 || strcmp(d->state, "failed") == 0;
     bool hangs = strcmp(d->state, "unreachable") == 0 && p->pid > 0;
     char *remedy =
-        strcmp(d->state, SUSPENDED) == 0 ? mem_printf("kill -CONT %" PRId64, p->pid)
+        is_stopped ? mem_printf("kill -CONT %" PRId64, p->pid)
         : hangs
             ? mem_printf("see its log; if it hangs: kill -9 %" PRId64 "; `millrace up` restarts it", p->pid)
             : command_after(s, has_ended && p->remedy ? p->remedy : row->remedy, row->then);
     status_add_problem(s, d->level, remedy, "%s is %s%s%.*s", pipeline_daemon_name(i), d->state,
-        d->detail.len ? ": " : "", (int)d->detail.len, d->detail.len ? d->detail.ptr : "");
+        has_detail ? ": " : "", has_detail ? (int)d->detail.len : 0, has_detail ? d->detail.ptr : "");
     free(remedy);
 }
 
@@ -478,9 +481,9 @@ static const char *state_without_asking(const struct pipeline_status *s, size_t 
     for (size_t t = 0; d->state && t < sizeof known / sizeof *known; t++)
         if (strcmp(known[t], d->state) == 0 && (t < 3 || i == PIPELINE_COMPACTOR))
             return known[t];
-    if (i != PIPELINE_COMPACTOR)
-        return NULL;
-    return !d->state ? "off" : is_suspended(s, d->pid) ? SUSPENDED : "ready";
+    if (is_suspended(s, d->pid))
+        return SUSPENDED;
+    return i != PIPELINE_COMPACTOR ? NULL : d->state ? "ready" : "off";
 }
 
 /* True if the process in run.json has ended, although the daemon answers. `millrace up` then has not written, or cannot write,
