@@ -85,6 +85,15 @@ class StatusTest(harness.MillraceTest):
         os.utime(os.path.join(self.data, "run.json"), (last, last))
         self.assertEqual([p["problem"] for p in self.look()[1]["problems"]], [said])
 
+    def test_a_wait_ends_with_a_start_that_failed(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            self.assertEqual(self.up(pubsub={"port": taken.getsockname()[1]}).process.wait(harness.PATIENCE), 78)
+        done = self.run_program("millrace", "status", "--config", self.path("p.conf"), "--wait", "--timeout=1000s")
+        self.assertEqual(done.returncode, 2, done)
+        self.assertRegex(done.stderr.decode(), r"`millrace up` has ended: .*pubsub.*\n")
+
     def test_up_holds_its_directory_before_it_has_written_run_json(self):
         """The test plays a `millrace up` that has just begun, first after an earlier run, then in a fresh directory."""
         self.up("--run=simplequeue,pubsub").wait_ready().interrupt()

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #define POLL_INTERVAL (50 * USEC_PER_MSEC)
+#define START_GRACE (3 * USEC_PER_SEC)
 #define CLEAR "\033[H\033[2J"
 #define SCREEN_COLUMNS 80
 #define SCREEN_LINES 24
@@ -328,19 +329,26 @@ static void take(struct pipeline_status *s, const struct options *o)
     pipeline_status_take(s, options_config(o), options_string(o, "data_dir"));
 }
 
-/* Repeats the look until the pipeline is settled or the timeout has passed. Returns the exit status. */
+/* Repeats the look until the pipeline is settled, the timeout has passed, or `millrace up` has failed. In the first moments, the
+ * failure may be that of the start before. Returns the exit status. */
 static int wait_settled(const struct options *o, struct pipeline_status *s)
 {
     static const char waiting[] = "millrace status: still waiting for";
-    usec_t end = clock_monotonic() + options_int(o, "timeout") * USEC_PER_MSEC;
+    usec_t began = clock_monotonic(), end = began + options_int(o, "timeout") * USEC_PER_MSEC;
+    bool has_failed = false;
     take(s, o);
-    while (!pipeline_is_settled(s) && clock_monotonic() < end) {
+    while (!pipeline_is_settled(s) && !has_failed && clock_monotonic() < end) {
         clock_sleep(POLL_INTERVAL);
         pipeline_status_close(s);
         take(s, o);
+        has_failed = s->pipeline.end_reason && clock_monotonic() - began >= START_GRACE;
     }
     if (pipeline_is_settled(s))
         return STATUS_FINE;
+    if (has_failed) {
+        fprintf(stderr, "millrace status: `millrace up` has ended: %s\n", s->pipeline.end_reason);
+        return STATUS_DOWN;
+    }
     for (size_t i = 0; i < PEERS; i++)
         if (!s->daemons[i].ready)
             fprintf(stderr, "%s %s: %s\n", waiting, peers[i].name, s->daemons[i].state);
