@@ -34,7 +34,7 @@ class Walkthroughs(harness.MillraceTest):
         def block(first):
             return "\n".join(next(b.lines for b in guide.blocks("docs", "guide", name) if b.lines[0].startswith(first)))
         rules = re.sub("interval: 1m|for: 10m", lambda slow: slow[0].split()[0] + " 1s", block("groups:"))
-        sections = block("[metricdb]").replace("interval = 15s", "interval = 1s") + "\ngroup_wait = 1s"
+        sections = block("[ruler]") + "\ngroup_wait = 1s\n[scraper]\ninterval = 1s"
         counter_ns = counter.strip("[]").split()[1]
         append = "cat >> millrace.conf <<'END'\n\n%s\nEND\n"
         ran = guide.walk(self, ("docs", "guide", name), ["mkdir -p /root/work; cd /root/work && hash -r", *given], treat=[
@@ -46,7 +46,7 @@ class Walkthroughs(harness.MillraceTest):
             ("pkill", "{raw} && poll 'curl http://127.0.0.1:8088/v1/counters | grep %s' && poll 'has /tmp/up.err counters=changed'" % counter_ns),
             *treat,
             (reader, "until_ 'grep %s /tmp/mail' {}" % alert),
-        ], skipped=(counter, "groups:", "[metricdb]", *skipped))
+        ], skipped=(counter, "groups:", "[ruler]", *skipped))
         self.assertGreater(ran, 10)
 
     def test_website(self):
