@@ -13,46 +13,74 @@ struct metadata {
     char name[];
 };
 
-static char *unescape(struct bytes text)
+static struct bytes take_token(struct bytes *text)
 {
-    struct buf out = {0};
-    for (size_t i = 0; i < text.len && out.len < METADATA_TEXT_MAX; i++) {
-        bool is_escape = text.ptr[i] == '\\' && i + 1 < text.len;
-        i += is_escape;
-        buf_append_char(&out, is_escape && text.ptr[i] == 'n' ? '\n' : text.ptr[i]);
-    }
-    buf_append_char(&out, '\0');
-    return out.ptr;
+    *text = bytes_trim(*text);
+    size_t n = 0;
+    while (n < text->len && text->ptr[n] != ' ' && text->ptr[n] != '\t')
+        n++;
+    struct bytes token = bytes_of(text->ptr, n);
+    *text = bytes_trim(bytes_of(text->ptr + n, text->len - n));
+    return token;
 }
 
-/* Takes the text of a comment: TYPE NAME TEXT. */
-static void take(struct metadata **m, struct bytes comment)
+/* In the text format, any comment is valid. So the name may be anything. */
+static bool is_metric_name(struct bytes text)
+{
+    static const char bytes[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_:";
+    size_t i = 0;
+    while (i < text.len && text.ptr[i] != '\0' && strchr(bytes, text.ptr[i]))
+        i++;
+    return text.len > 0 && text.len <= METADATA_TEXT_MAX && i == text.len;
+}
+
+/* Other escapes than \\, \n and \" stay as they are, as in Prometheus. */
+static void unescape(struct bytes text, struct buf *out)
+{
+    buf_clear(out);
+    for (size_t i = 0; i < text.len && out->len < METADATA_TEXT_MAX; i++) {
+        char next = text.ptr[i] == '\\' && i + 1 < text.len ? text.ptr[i + 1] : '\0';
+        bool is_escape = next == '\\' || next == 'n' || next == '"';
+        i += is_escape;
+        buf_append_char(out, is_escape && next == 'n' ? '\n' : text.ptr[i]);
+    }
+    buf_append_char(out, '\0');
+}
+
+/* Takes the text of a comment: TYPE NAME TEXT. `text` is memory that all calls for a page share. */
+static void take(struct metadata **m, struct bytes comment, struct buf *text)
 {
     struct metadata *found;
-    struct bytes word = bytes_take_word(&comment), name = bytes_take_word(&comment);
+    struct bytes word = take_token(&comment);
     size_t kind = 0;
     while (kind < KINDS && !bytes_equal_str(word, words[kind]))
         kind++;
+    if (kind == KINDS)
+        return;
+    struct bytes name = take_token(&comment);
     HASH_FIND(hh, *m, name.ptr, name.len, found);
-    if (kind == KINDS || name.len == 0 || name.len > METADATA_TEXT_MAX ||
-        (!found && HASH_COUNT(*m) >= METADATA_NAMES_MAX))
+    if (!found && (!is_metric_name(name) || HASH_COUNT(*m) >= METADATA_NAMES_MAX))
         return;
     if (!found) {
         found = mem_zalloc(sizeof *found + name.len + 1);
         memcpy(found->name, name.ptr, name.len);
         HASH_ADD_KEYPTR(hh, *m, found->name, name.len, found);
     }
+    unescape(comment, text);
+    if (found->texts[kind] && strcmp(found->texts[kind], text->ptr) == 0)
+        return;
     free(found->texts[kind]);
-    found->texts[kind] = unescape(bytes_trim(comment));
+    found->texts[kind] = mem_strdup(text->ptr);
 }
 
 void metadata_read(struct metadata **m, struct bytes page)
 {
-    const char *at = page.ptr, *end = page.ptr + page.len;
-    for (const char *lf; at < end && (lf = memchr(at, '\n', (size_t)(end - at))); at = lf + 1) {
-        if (*at == '#')
-            take(m, bytes_trim(bytes_of(at + 1, (size_t)(lf - at - 1))));
-    }
+    struct buf text = {0};
+    struct bytes line;
+    while (bytes_take_line(&page, &line))
+        if (line.len > 0 && line.ptr[0] == '#')
+            take(m, bytes_of(line.ptr + 1, line.len - 1), &text);
+    buf_free(&text);
 }
 
 void metadata_print(const struct metadata *m, struct bytes metric, uint64_t limit, struct buf *out)

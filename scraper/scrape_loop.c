@@ -125,7 +125,7 @@ static void finish(struct watched *w, enum http_client_result result, const stru
     if (!fault &&
         scrape_read(&s, format, buf_bytes(&w->page), &l->config.rules, &w->target->labels, &error) != 0)
         fault = error.text;
-    if (s.is_up && s.samples != w->samples) /* not for each scrape, because help texts change seldom */
+    if (s.is_up)
         metadata_read(&l->metadata, buf_bytes(&w->page));
     set_error(w, fault ? fault : "");
     clear_page(w);

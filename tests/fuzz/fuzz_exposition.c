@@ -1,7 +1,8 @@
 /* Any bytes as a page of metrics: each sample's texts are inside the page or unescaped, and each error names a place. The first byte
- * chooses the format. What is read becomes lines of JSON. */
+ * chooses the format. What is read becomes lines of JSON, and the comments become a document of JSON that stays when they are read again. */
 #include "json/json_fields.h"
 #include "metrics/exposition.h"
+#include "scraper/metadata.h"
 #include "scraper/scrape.h"
 #include <stdlib.h>
 
@@ -26,6 +27,24 @@ static void check_lines(struct bytes lines)
     }
 }
 
+static void check_metadata(struct bytes page)
+{
+    struct metadata *m = NULL;
+    struct buf out[2] = {{0}};
+    for (size_t i = 0; i < 2; i++) {
+        metadata_read(&m, page);
+        metadata_print(m, BYTES_NONE, UINT64_MAX, &out[i]);
+    }
+    struct json_doc *d = json_doc_parse(buf_bytes(&out[0]));
+    if (!d || json_doc_at(d, "/data").type != JSON_OBJECT ||
+        !bytes_equal(buf_bytes(&out[0]), buf_bytes(&out[1])))
+        abort();
+    json_doc_free(&d);
+    metadata_free(&m);
+    buf_free(&out[0]);
+    buf_free(&out[1]);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct exposition e;
@@ -41,6 +60,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     enum exposition_format format = data[0] & 1 ? EXPOSITION_OPENMETRICS : EXPOSITION_TEXT;
     rules.honor_labels = data[0] & 2;
     struct bytes page = bytes_of(data + 1, size - 1);
+    check_metadata(page);
     exposition_init(&e, format, page);
     while ((r = exposition_next(&e)) == EXPOSITION_SAMPLE)
         for (size_t i = 0; i < e.sample.n_labels; i++)

@@ -34,9 +34,12 @@ static void texts_of_comments(void **state)
     struct metadata *m = NULL;
     (void)state;
     expect(m, "", 10, "");
-    read(&m, "# HELP a_seconds Time  of a, in \xC3\xA9\n# TYPE a_seconds gauge\n# UNIT a_seconds seconds\na_seconds 1\n"
+    read(&m, "# HELP a_seconds Time  of a, in \xC3\xA9\n# TYPE a_seconds gauge\n# UNIT a_seconds "
+             "seconds\na_seconds 1\n"
              "#\t HELP \t b:c\thelp\t\n#TYPE b:c counter\n# EOF\n");
-    expect(m, "", 10, ONE("a_seconds", "gauge", "Time  of a, in \xC3\xA9", "seconds") "," ONE("b:c", "counter", "help", ""));
+    expect(m, "", 10,
+        ONE("a_seconds", "gauge", "Time  of a, in \xC3\xA9", "seconds") "," ONE(
+            "b:c", "counter", "help", ""));
     expect(m, "b:c", 10, ONE("b:c", "counter", "help", ""));
     expect(m, "b", 10, "");
     expect(m, "", 1, ONE("a_seconds", "gauge", "Time  of a, in \xC3\xA9", "seconds"));
@@ -61,7 +64,8 @@ static void hostile_comments(void **state)
 {
     struct metadata *m = NULL;
     (void)state;
-    read(&m, "#\n# \n# HELP\n# HELP \n# HELP 1\"} x\n# HELP a{b=\"c\"} x\n# HELP a\xFF x\n# anything\n #HELP a x\n# help a x\nHELP a x\n");
+    read(&m, "#\n# \n# HELP\n# HELP \n# HELP 1\"} x\n# HELP a{b=\"c\"} x\n# HELP a\xFF x\n# anything\n #HELP "
+             "a x\n# help a x\nHELP a x\n");
     metadata_read(&m, bytes_of("# HELP a\0b x\n# HELP a x", 23)); /* the last line ends early */
     expect(m, "", 10, ONE("a", "unknown", "x", ""));
     read(&m, "# HELP a \\\\n \\n \\x \\\" \"} \\\n");
