@@ -4,6 +4,7 @@ import collections
 import glob
 import json
 import os
+import socket
 import subprocess
 
 import harness
@@ -111,6 +112,28 @@ class OwnMetrics(MillraceTest):
         jobs = {t["labels"]["job"] for t in request(pipeline.daemon_url("scraper"), "GET", "/targets").json()}
         self.assertEqual(jobs, DAEMONS)
         self.assertEqual(self.ask(pipeline, "labels")[0], 200)
+
+    def test_ports_in_use(self):
+        """Metrics by default use free ports then. A daemon with a section keeps to its port."""
+        self.enter_own_network()
+        taken = [socket.create_server(("127.0.0.1", port)) for port in (8091, 8092)]
+        for s in taken:
+            self.addCleanup(s.close)
+        config = self.write("pipeline.conf", pipeline_config(self.path("data"), millrace={"metrics": None}))
+        pipeline = Pipeline(self, config, self.path("data")).wait_ready()
+        for name, port in (("scraper", 8091), ("metricdb", 8092)):
+            self.assertRegex(pipeline.log, "the port is in use: a free port is used until the next start daemon=%s error=.*port %d: Address already in use; process %d " % (name, port, os.getpid()))
+            self.assertNotIn(pipeline.daemon_url(name).rsplit(":", 1)[1], ("8091", "8092"))
+        self.assertEqual([self.ask(pipeline, path)[0] for path in ("labels", "metadata")], [200, 200])
+        table = self.run_program("millrace", "status", "--config", config).stdout.decode()
+        self.assertIn(pipeline.daemon_url("metricdb")[len("http://"):], table)
+        taken[1].close()
+        self.assertEqual(pipeline.stop(), 0)
+        pipeline = Pipeline(self, config, self.path("data")).wait_ready()
+        self.assertEqual(pipeline.daemon_url("metricdb"), "http://127.0.0.1:8092")
+        self.assertEqual(pipeline.stop(), 0)
+        self.write("pipeline.conf", harness.read_file(config).decode() + "[scraper]\n")
+        self.assertEqual(self.run_program("millrace", "up", "--config", config).returncode, 78)
 
     def test_a_day_of_the_stream(self):
         """At a scrape a minute."""

@@ -5,6 +5,7 @@ named by MILLRACE_BUILD (ctest sets it). MILLRACE_ROUNDS and MILLRACE_SEED steer
 printed. Real clicks and the oracle are used where MILLRACE_SHARED, or ../shared beside the checkout, has them.
 """
 import contextlib
+import ctypes
 import glob
 import gzip
 import http.client
@@ -319,6 +320,16 @@ class MillraceTest(unittest.TestCase):
         s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         s.bind(("127.0.0.1", 0))
         return str(s.getsockname()[1])
+
+    def enter_own_network(self):
+        """The test and its daemons are alone on their loopback, so that fixed ports are free."""
+        libc, new_network = ctypes.CDLL(None, use_errno=True), 0x40000000
+        network = os.open("/proc/self/ns/net", os.O_RDONLY)
+        self.addCleanup(os.close, network)
+        if libc.unshare(new_network):
+            self.skipTest("no right to make a network")
+        self.addCleanup(libc.setns, network, new_network)
+        subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
 
     def write(self, name, text):
         with open(self.path(name), "wb") as f:

@@ -157,9 +157,11 @@ static size_t find_daemon(const struct up *up, const char *name)
     return i;
 }
 
-static int open_socket(struct up *up, const char *name, struct error *error)
+/* Without a section, a daemon of the metrics uses a free port if another process has its port, so that a feature that the
+ * configuration does not mention never prevents a start. */
+static int open_socket(struct up *up, const struct daemon_row *row, struct error *error)
 {
-    const char *address = config_setting(up->config, name, "address");
+    const char *name = row->name, *address = config_setting(up->config, name, "address");
     const char *port_text = config_setting(up->config, name, "port");
     char url[300];
     uint64_t port = (uint64_t)peer_named(name)->port;
@@ -172,7 +174,12 @@ static int open_socket(struct up *up, const char *name, struct error *error)
     d->listen_fd = handover_take(name, address, (int)port);
     int low =
         d->listen_fd >= 0 ? d->listen_fd : listen_open(address ? address : "127.0.0.1", (int)port, error);
-    if (low < 0 && errno == EADDRINUSE)
+    bool is_in_use = low < 0 && errno == EADDRINUSE;
+    if (is_in_use && row->is_of_metrics && !config_section(up->config, name, "")) {
+        log_warn("the port is in use: a free port is used until the next start", LOG_S("daemon", name),
+            LOG_S("error", error->text));
+        low = listen_open("127.0.0.1", 0, error);
+    } else if (is_in_use)
         return error_set(error, -1, "%s: %s: set [%s] %s, or start with --free-ports", name, error->text,
             name, address && strncmp(address, "unix:", 5) == 0 ? "address" : "port");
     if (low < 0)
@@ -289,7 +296,7 @@ static int add_daemon(struct up *up, const struct daemon_row *row, struct error 
     }
     if (up->check_only)
         tool_add_arg(a, "--check-config");
-    else if (!row->compacts && open_socket(up, row->name, error) != 0)
+    else if (!row->compacts && open_socket(up, row, error) != 0)
         return -1;
     add_peers(up, row, a);
     d->argv = a->argv;
