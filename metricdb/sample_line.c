@@ -24,87 +24,31 @@ static bool take(struct sample_line *l, char c)
     return true;
 }
 
-/* Reads four hexadecimal digits. Returns -1 for another text. */
-static int take_unit(struct sample_line *l)
-{
-    int unit = 0;
-    for (int i = 0; i < 4; i++, l->at++) {
-        int digit = l->at < l->end ? bytes_hex_digit(*l->at) : -1;
-        if (digit < 0)
-            return -1;
-        unit = unit * 16 + digit;
-    }
-    return unit;
-}
-
-static void append_utf8(struct buf *b, unsigned c)
-{
-    static const unsigned char lead[] = {0, 0xc0, 0xe0, 0xf0};
-    int more = c < 0x80 ? 0 : c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
-    buf_append_char(b, (char)(lead[more] | c >> 6 * more));
-    while (more-- > 0)
-        buf_append_char(b, (char)(0x80u | (c >> 6 * more & 0x3fu)));
-}
-
-/* Reads the text after \u, which may be a pair of surrogates. */
-static bool take_unicode(struct sample_line *l)
-{
-    int high = take_unit(l), low = 0;
-    if (high < 0 || (high >= 0xdc00 && high < 0xe000))
-        return false;
-    if (high >= 0xd800 && high < 0xdc00) {
-        if (l->end - l->at < 2 || l->at[0] != '\\' || l->at[1] != 'u')
-            return false;
-        l->at += 2;
-        low = take_unit(l);
-        if (low < 0xdc00 || low >= 0xe000)
-            return false;
-        high = 0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00);
-    }
-    append_utf8(&l->text, (unsigned)high);
-    return true;
-}
-
-static bool take_escape(struct sample_line *l)
-{
-    static const char names[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
-    if (l->at == l->end)
-        return false;
-    char c = *l->at++;
-    const char *found = c ? strchr(names, c) : NULL;
-    if (found)
-        buf_append_char(&l->text, values[found - names]);
-    return found || (c == 'u' && take_unicode(l));
-}
-
 /* Reads a JSON string. A text with escapes goes to l->text, which has room for the whole line and so never moves. */
 static bool take_text(struct sample_line *l, struct bytes *out)
 {
     skip_space(l);
     if (l->at == l->end || *l->at != '"')
         return false;
-    const char *plain = ++l->at;
-    size_t begin = l->text.len;
+    const char *begin = ++l->at;
     bool is_escaped = false;
-    while (l->at < l->end && *l->at != '"') {
+    for (; l->at < l->end && *l->at != '"'; l->at++) {
         if ((unsigned char)*l->at < 0x20)
             return false;
-        if (*l->at++ != '\\')
-            continue;
-        buf_append(&l->text, plain, (size_t)(l->at - 1 - plain));
-        is_escaped = true;
-        if (!take_escape(l))
-            return false;
-        plain = l->at;
+        if (*l->at == '\\' && l->at + 1 < l->end) {
+            l->at++;
+            is_escaped = true;
+        }
     }
     if (l->at == l->end)
         return false;
-    *out = bytes_of(plain, (size_t)(l->at++ - plain));
-    if (is_escaped) {
-        buf_append_bytes(&l->text, *out);
-        *out = bytes_of(l->text.ptr + begin, l->text.len - begin);
-    }
-    return true;
+    *out = bytes_of(begin, (size_t)(l->at++ - begin));
+    if (!is_escaped)
+        return true;
+    size_t place = l->text.len;
+    bool is_valid = buf_append_json_text(&l->text, *out);
+    *out = bytes_of(l->text.ptr + place, l->text.len - place);
+    return is_valid;
 }
 
 static bool is_of_number(char c)

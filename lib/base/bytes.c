@@ -373,6 +373,69 @@ void buf_append_json(struct buf *b, struct bytes s)
     buf_append_char(b, '"');
 }
 
+void buf_append_utf8(struct buf *b, uint32_t character)
+{
+    static const unsigned char first[] = {0, 0xC0, 0xE0, 0xF0};
+    int more = character < 0x80 ? 0 : character < 0x800 ? 1 : character < 0x10000 ? 2 : 3;
+    buf_append_char(b, (char)(first[more] | character >> 6 * more));
+    while (more-- > 0)
+        buf_append_char(b, (char)(0x80 | (character >> 6 * more & 0x3F)));
+}
+
+/* Takes the four digits after \u. */
+static bool take_unit(struct bytes *text, uint32_t *unit)
+{
+    *unit = 0;
+    for (size_t i = 0; i < 4; i++) {
+        int digit = i < text->len ? bytes_hex_digit(text->ptr[i]) : -1;
+        if (digit < 0)
+            return false;
+        *unit = *unit * 16 + (uint32_t)digit;
+    }
+    *text = bytes_of(text->ptr + 4, text->len - 4);
+    return true;
+}
+
+/* Takes the rest of an escape after \u, or of two escapes for a pair of surrogates. */
+static bool take_character(struct bytes *text, uint32_t *c)
+{
+    uint32_t low;
+    if (!take_unit(text, c))
+        return false;
+    if (*c < 0xD800 || *c >= 0xE000)
+        return true;
+    if (*c >= 0xDC00 || text->len < 2 || text->ptr[0] != '\\' || text->ptr[1] != 'u')
+        return false;
+    *text = bytes_of(text->ptr + 2, text->len - 2);
+    if (!take_unit(text, &low) || low < 0xDC00 || low >= 0xE000)
+        return false;
+    *c = 0x10000 + ((*c - 0xD800) << 10) + (low - 0xDC00);
+    return true;
+}
+
+bool buf_append_json_text(struct buf *b, struct bytes text)
+{
+    static const char names[] = "\"\\/bfnrtu", values[] = "\"\\/\b\f\n\r\t";
+    while (text.len > 0) {
+        const char *back = memchr(text.ptr, '\\', text.len), *end = text.ptr + text.len;
+        uint32_t c;
+        buf_append(b, text.ptr, (size_t)((back ? back : end) - text.ptr));
+        if (!back)
+            return true;
+        const char *name = back + 1 < end ? memchr(names, back[1], sizeof names - 1) : NULL;
+        if (!name)
+            return false;
+        text = bytes_of(back + 2, (size_t)(end - back) - 2);
+        if (*name != 'u')
+            buf_append_char(b, values[name - names]);
+        else if (take_character(&text, &c))
+            buf_append_utf8(b, c);
+        else
+            return false;
+    }
+    return true;
+}
+
 void buf_append_csv(struct buf *b, struct bytes s)
 {
     bool formula = s.len > 0 && memchr("=+-@\t\r", s.ptr[0], 6), quote = formula;

@@ -152,9 +152,13 @@ bool buf_append_unhex(struct buf *b, struct bytes hex);
 void buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void buf_vprintf(struct buf *b, const char *fmt, va_list ap) __attribute__((format(printf, 2, 0)));
 bool bytes_is_utf8(struct bytes s); /* RFC 3629 */
+void buf_append_utf8(struct buf *b, uint32_t character);
 /* Appends `s` as a JSON string with quotes. Escapes quotes, backslashes and control characters, and replaces invalid
  * UTF-8 by U+FFFD. */
 void buf_append_json(struct buf *b, struct bytes s);
+/* Appends the text between the quotes of a JSON string with its escapes decoded, at most text.len bytes. Returns false at
+ * the first invalid escape; the text before it stays appended. */
+bool buf_append_json_text(struct buf *b, struct bytes text);
 /* Appends one CSV field, with quotes if RFC 4180 requires them. If a spreadsheet would read the text as a formula, an
  * apostrophe precedes the text. */
 void buf_append_csv(struct buf *b, struct bytes s);

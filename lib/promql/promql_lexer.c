@@ -331,19 +331,6 @@ static bool read_code(struct bytes text, size_t *at, int n, unsigned base, uint3
     return *code <= max && (*code < 0xd800 || *code >= 0xe000);
 }
 
-static void append_utf8(struct buf *out, uint32_t code)
-{
-    if (code < 0x80) {
-        buf_append_char(out, (char)code);
-        return;
-    }
-    int more = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
-    static const unsigned char first[] = {0, 0xc0, 0xe0, 0xf0};
-    buf_append_char(out, (char)(first[more] | code >> (6 * more)));
-    while (more-- > 0)
-        buf_append_char(out, (char)(0x80 | (code >> (6 * more) & 0x3f)));
-}
-
 bool lexer_unquote(struct bytes text, struct buf *out)
 {
     static const char escapes[] = "abfnrtv\\";
@@ -370,7 +357,7 @@ bool lexer_unquote(struct bytes text, struct buf *out)
         } else if (c == 'u' || c == 'U') {
             if (!read_code(text, &i, c == 'u' ? 4 : 8, 16, 0x10ffff, &code))
                 return false;
-            append_utf8(out, code);
+            buf_append_utf8(out, code);
         } else {
             return false;
         }

@@ -105,57 +105,6 @@ static bool json_members_next(struct json_members *m, struct json_member *out)
     return true;
 }
 
-static unsigned hex4(const char *at)
-{
-    unsigned n = 0;
-    for (int i = 0; i < 4; i++)
-        n = n << 4 | (unsigned)bytes_hex_digit(at[i]);
-    return n;
-}
-
-/* Appends the character of a \u escape, or of a pair of escapes for surrogates. `at` is the position after "\u".
- * Returns the end of the escape or pair. */
-static const char *append_unicode(struct buf *out, const char *at, const char *end)
-{
-    static const unsigned char heads[] = {0, 0, 0xc0, 0xe0, 0xf0};
-    char text[4];
-    if (end - at < 4)
-        return end;
-    unsigned c = hex4(at);
-    at += 4;
-    if (c >= 0xd800 && c < 0xdc00 && end - at >= 6 && at[0] == '\\' && at[1] == 'u') {
-        c = 0x10000 + ((c - 0xd800) << 10) + ((hex4(at + 2) - 0xdc00) & 0x3ff);
-        at += 6;
-    }
-    size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
-    for (size_t i = n; i-- > 1; c >>= 6)
-        text[i] = (char)(0x80 | (c & 0x3f));
-    text[0] = (char)(heads[n] | c);
-    buf_append(out, text, n);
-    return at;
-}
-
-/* Appends the text that is between a string's quotes, with its escapes decoded. */
-static void json_unescape(struct bytes text, struct buf *out)
-{
-    static const char letters[] = "bfnrt", means[] = "\b\f\n\r\t";
-    const char *at = text.ptr, *end = text.ptr + text.len;
-    while (at < end) {
-        const char *back = memchr(at, '\\', (size_t)(end - at));
-        if (!back || back + 1 == end) {
-            buf_append(out, at, (size_t)(end - at));
-            return;
-        }
-        buf_append(out, at, (size_t)(back - at));
-        const char *letter = memchr(letters, back[1], sizeof letters - 1);
-        at = back + 2;
-        if (back[1] == 'u')
-            at = append_unicode(out, at, end);
-        else
-            buf_append_char(out, letter ? means[letter - letters] : back[1]);
-    }
-}
-
 #define SHADOW_LOG_RATE 10 /* lines a second */
 #define BLANKS " \t"
 #define SEPARATORS "," BLANKS
@@ -420,7 +369,7 @@ static void append_token(struct line_filter *f, struct bytes value, struct buf *
     }
     buf_clear(&f->text);
     if (value.ptr[0] == '"')
-        json_unescape(bytes_of(value.ptr + 1, value.len - 2), &f->text);
+        buf_append_json_text(&f->text, bytes_of(value.ptr + 1, value.len - 2));
     else
         buf_append_bytes(&f->text, value);
     hash_key_token(f->key, buf_bytes(&f->text), token);
@@ -436,7 +385,7 @@ static const struct member_edit *edit_of(struct line_filter *f, const struct edi
         return NULL;
     if (name.len > 0 && memchr(name.ptr, '\\', name.len)) {
         buf_clear(&f->name);
-        json_unescape(name, &f->name);
+        buf_append_json_text(&f->name, name);
         name = buf_bytes(&f->name);
     }
     return find_member(e, name);

@@ -116,6 +116,38 @@ static void test_json_text(void **state)
     expect_json(bytes_str("a\xE2\x82"), "\"a\xEF\xBF\xBD\xEF\xBF\xBD\"");
 }
 
+static void expect_decoded(const char *text, const char *decoded)
+{
+    struct buf b = {0};
+    assert_int_equal(buf_append_json_text(&b, bytes_str(text)), decoded != NULL);
+    assert_true(!decoded || bytes_equal_str(buf_bytes(&b), decoded));
+    buf_free(&b);
+}
+
+static void escapes_are_decoded(void **state)
+{
+    static const char *const invalid[] = {"a\\", "\\x", "\\U0041", "\\u", "\\u12", "\\u12g4", "\\ud83d",
+        "\\ud83d\\n", "\\ud83dxude00", "\\ud83d\\u0041", "\\ud83d\\ude0", "\\ud83d\\ue000", "\\ude00",
+        "\\udfff"};
+    (void)state;
+    expect_decoded("", "");
+    expect_decoded("a\\\"\\\\\\/\\b\\f\\n\\r\\tz", "a\"\\/\b\f\n\r\tz");
+    expect_decoded("\\u0041\\u007f\\u0080\\u07FF\\u0800\\ud7ff\\ue000\\uffff",
+        "A\x7F\xC2\x80\xDF\xBF\xE0\xA0\x80\xED\x9F\xBF\xEE\x80\x80\xEF\xBF\xBF");
+    expect_decoded("\\ud800\\udc00\\uDBFF\\uDFFF", "\xF0\x90\x80\x80\xF4\x8F\xBF\xBF");
+    for (size_t i = 0; i < sizeof invalid / sizeof *invalid; i++)
+        expect_decoded(invalid[i], NULL);
+    for (int c = 0; c < 0x80; c++) { /* what buf_append_json has written */
+        struct buf json = {0}, text = {0};
+        char byte = (char)c;
+        buf_append_json(&json, bytes_of(&byte, 1));
+        assert_true(buf_append_json_text(&text, bytes_of(json.ptr + 1, json.len - 2)));
+        assert_true(bytes_equal(buf_bytes(&text), bytes_of(&byte, 1)));
+        buf_free(&json);
+        buf_free(&text);
+    }
+}
+
 static void test_words(void **state)
 {
     static const char *const want[] = {"a", "b/c", "d"};
@@ -260,6 +292,7 @@ int main(void)
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_buffer),
         cmocka_unit_test(test_json_text),
+        cmocka_unit_test(escapes_are_decoded),
         cmocka_unit_test(test_csv),
         cmocka_unit_test(test_words),
         cmocka_unit_test(hex_digits_become_bytes),
