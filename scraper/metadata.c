@@ -1,6 +1,9 @@
 #include "scraper/metadata.h"
 
+#include "metrics/exposition.h"
+
 #include <stdlib.h>
+#include <sys/param.h>
 #include <uthash.h>
 
 enum { TYPE, HELP, UNIT, KINDS };
@@ -24,29 +27,6 @@ static struct bytes take_token(struct bytes *text)
     return token;
 }
 
-/* In the text format, any comment is valid. So the name may be anything. */
-static bool is_metric_name(struct bytes text)
-{
-    static const char bytes[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_:";
-    size_t i = 0;
-    while (i < text.len && text.ptr[i] != '\0' && strchr(bytes, text.ptr[i]))
-        i++;
-    return text.len > 0 && text.len <= METADATA_TEXT_MAX && i == text.len;
-}
-
-/* Other escapes than \\, \n and \" stay as they are, as in Prometheus. */
-static void unescape(struct bytes text, struct buf *out)
-{
-    buf_clear(out);
-    for (size_t i = 0; i < text.len && out->len < METADATA_TEXT_MAX; i++) {
-        char next = text.ptr[i] == '\\' && i + 1 < text.len ? text.ptr[i + 1] : '\0';
-        bool is_escape = next == '\\' || next == 'n' || next == '"';
-        i += is_escape;
-        buf_append_char(out, is_escape && next == 'n' ? '\n' : text.ptr[i]);
-    }
-    buf_append_char(out, '\0');
-}
-
 /* Takes the text of a comment: TYPE NAME TEXT. `text` is memory that all calls for a page share. */
 static void take(struct metadata **m, struct bytes comment, struct buf *text)
 {
@@ -59,14 +39,17 @@ static void take(struct metadata **m, struct bytes comment, struct buf *text)
         return;
     struct bytes name = take_token(&comment);
     HASH_FIND(hh, *m, name.ptr, name.len, found);
-    if (!found && (!is_metric_name(name) || HASH_COUNT(*m) >= METADATA_NAMES_MAX))
+    bool is_name = name.len <= METADATA_TEXT_MAX && exposition_is_metric_name(name); /* or any comment */
+    if (!found && (!is_name || HASH_COUNT(*m) >= METADATA_NAMES_MAX))
         return;
     if (!found) {
         found = mem_zalloc(sizeof *found + name.len + 1);
         memcpy(found->name, name.ptr, name.len);
         HASH_ADD_KEYPTR(hh, *m, found->name, name.len, found);
     }
-    unescape(comment, text);
+    buf_clear(text);
+    exposition_unescape(bytes_of(comment.ptr, MIN(comment.len, METADATA_TEXT_MAX)), text);
+    buf_append_char(text, '\0');
     if (found->texts[kind] && strcmp(found->texts[kind], text->ptr) == 0)
         return;
     free(found->texts[kind]);

@@ -77,6 +77,21 @@ bool exposition_is_label_name(struct bytes text)
     return text.len > 0 && name_length(text.ptr, text.ptr + text.len, false) == text.len;
 }
 
+bool exposition_is_metric_name(struct bytes text)
+{
+    return text.len > 0 && name_length(text.ptr, text.ptr + text.len, true) == text.len;
+}
+
+void exposition_unescape(struct bytes text, struct buf *out)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        char next = text.ptr[i] == '\\' && i + 1 < text.len ? text.ptr[i + 1] : '\0';
+        bool is_escape = next == '\\' || next == '"' || next == 'n';
+        i += is_escape;
+        buf_append_char(out, is_escape && next == 'n' ? '\n' : text.ptr[i]);
+    }
+}
+
 static bool read_name(struct exposition *e, bool is_metric, struct bytes *name)
 {
     *name = bytes_of(e->at, name_length(e->at, e->line_end, is_metric));
@@ -85,7 +100,7 @@ static bool read_name(struct exposition *e, bool is_metric, struct bytes *name)
            bad(e, e->at, is_metric ? "expected the name of a metric" : "expected the name of a label");
 }
 
-/* Reads the text after an opening quote. A backslash before another character than \, " and n is part of the text. */
+/* Reads the text after an opening quote. */
 static bool read_quoted(struct exposition *e, struct bytes *value)
 {
     const char *begin = e->at;
@@ -101,15 +116,10 @@ static bool read_quoted(struct exposition *e, struct bytes *value)
         return bad(e, begin, "the text is not UTF-8");
     if (!is_escaped)
         return true;
-    char *out = e->text.ptr + e->text.len; /* next_line has reserved the length of the line */
-    char *to = out;
-    for (const char *p = begin, *end = begin + value->len; p < end; p++) {
-        bool is_escape = *p == '\\' && (p[1] == '\\' || p[1] == '"' || p[1] == 'n');
-        p += is_escape;
-        *to++ = is_escape && *p == 'n' ? '\n' : *p;
-    }
-    *value = bytes_of(out, (size_t)(to - out));
-    e->text.len += value->len;
+    size_t at =
+        e->text.len; /* the text does not move, because next_line has reserved the length of the line */
+    exposition_unescape(*value, &e->text);
+    *value = bytes_of(e->text.ptr + at, e->text.len - at);
     return true;
 }
 

@@ -62,5 +62,9 @@ void exposition_free(struct exposition *e);
 
 /* True if `text` is a name of a label: [a-zA-Z_][a-zA-Z0-9_]*. */
 bool exposition_is_label_name(struct bytes text);
+/* As a label's name, or with colons. */
+bool exposition_is_metric_name(struct bytes text);
+/* Appends a text with \\, \" and \n decoded. A backslash before another character is part of the text. */
+void exposition_unescape(struct bytes text, struct buf *out);
 
 #endif

@@ -71,11 +71,6 @@ void labels_set(struct evaluation *e, struct row *r, struct bytes name, struct b
     r->n_labels = n;
 }
 
-bool labels_is_name(struct bytes name)
-{
-    return exposition_is_label_name(name);
-}
-
 void label_table_init(struct label_table *t, struct arena *memory, size_t n)
 {
     size_t size = 4;

@@ -23,7 +23,6 @@ void labels_choose(struct evaluation *e, struct row *r, const struct label_choic
 void labels_drop_name(struct evaluation *e, struct row *r);
 /* Sets a label; an empty value removes it. The texts must outlive the evaluation. */
 void labels_set(struct evaluation *e, struct row *r, struct bytes name, struct bytes value);
-bool labels_is_name(struct bytes name);
 
 /* A table of chosen labels, for at most `n` different ones. */
 struct label_table {

@@ -2,6 +2,7 @@
 #include "promql/promql_labels.h"
 
 #include "counts/text_pattern.h"
+#include "metrics/exposition.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -127,11 +128,11 @@ struct matrix call_label_join(struct evaluation *e, const struct node *call, str
     struct matrix m = args[0];
     struct bytes to = call->args[1]->text;
     struct buf joined = {0};
-    if (!labels_is_name(to))
+    if (!exposition_is_label_name(to))
         return evaluation_fail(
             e, PROMQL_FAILED, "invalid destination label name in label_join(): %.*s", (int)to.len, to.ptr);
     for (size_t a = 3; a < call->n_args; a++)
-        if (!labels_is_name(call->args[a]->text))
+        if (!exposition_is_label_name(call->args[a]->text))
             return evaluation_fail(e, PROMQL_FAILED, "invalid source label name in label_join(): %.*s",
                 (int)call->args[a]->text.len, call->args[a]->text.ptr);
     for (size_t i = 0; i < m.n && evaluation_work(e, 100 * call->n_args); i++) {
@@ -205,7 +206,7 @@ struct matrix call_label_replace(struct evaluation *e, const struct node *call, 
     if (!pattern)
         evaluation_fail(e, PROMQL_FAILED, "invalid regular expression in label_replace(): %.*s",
             (int)regex.len, regex.ptr);
-    else if (!labels_is_name(to))
+    else if (!exposition_is_label_name(to))
         evaluation_fail(
             e, PROMQL_FAILED, "invalid destination label name in label_replace(): %.*s", (int)to.len, to.ptr);
     else
