@@ -7,7 +7,7 @@ struct touched {
     UT_hash_handle hh;
     struct bytes id;                 /* in `text` */
     int64_t lists;                   /* difference */
-    const struct unsaved_item *item; /* newest; NULL: unknown */
+    const struct unsaved_item *item; /* newest of the batch; NULL: unknown */
     char text[];
 };
 struct run {
@@ -29,9 +29,8 @@ static void touch(struct run *run, const struct list_entry *e, int lists)
         HASH_ADD_KEYPTR_BYHASHVALUE(hh, run->touched, t->text, t->id.len, e->hash, t);
     }
     t->lists += lists;
-    const struct unsaved_item *item = e->item ? unsaved_newest(e->item) : NULL;
-    if (item && (!t->item || unsaved_age(item) > unsaved_age(t->item)))
-        t->item = item;
+    if (e->item && (!t->item || e->item->change.sequence > t->item->change.sequence))
+        t->item = e->item;
 }
 
 static void save_key(struct run *run, const struct unsaved_key *key)
@@ -71,20 +70,13 @@ static void save_edge(struct run *run, const struct unsaved_edge *edge)
     run->save->saved.edges++;
 }
 
-static void save_removal(struct run *run, const struct unsaved_removal *removal)
-{
-    const struct unsaved_item *item = removal->item;
-    touch(run,
-        &(struct list_entry){.id = bytes_of(item->text, item->id_len), .item = item, .hash = item->hash}, 0);
-}
-
 /* Brings a record up to date with the newest version of the item. */
 static void update(struct list_item *record, const struct unsaved_item *item)
 {
     if (item->removed > record->removed)
         record->removed = item->removed;
-    if (item->sequence > record->sequence) {
-        record->sequence = item->sequence;
+    if (item->added > record->sequence) {
+        record->sequence = item->added;
         record->data = bytes_of(item->text + item->id_len, item->data_len);
     }
     if (record->sequence < record->removed) {
@@ -128,12 +120,16 @@ static void save_all(struct run *run)
     struct touched *t, *next;
     STAILQ_FOREACH(c, run->save->batch, link)
     {
+        const struct unsaved_item *item = (const struct unsaved_item *)c;
         if (c->type == UNSAVED_KEY)
             save_key(run, (const struct unsaved_key *)c);
         else if (c->type == UNSAVED_EDGE)
             save_edge(run, (const struct unsaved_edge *)c);
         else
-            save_removal(run, (const struct unsaved_removal *)c);
+            touch(run,
+                &(struct list_entry){
+                    .id = bytes_of(item->text, item->id_len), .item = item, .hash = item->hash},
+                0);
     }
     HASH_ITER(hh, run->touched, t, next)
     {

@@ -124,8 +124,9 @@ static void put(struct bytes key, struct lists *l)
     struct making *m = &l->making;
     bool is_removal = m->op.type == LIST_REMOVE_FROM;
     if (!m->item)
-        m->item = is_removal ? unsaved_item_name(&l->unsaved, m->op.id)
-                             : unsaved_item_new(&l->unsaved, m->op.id, m->op.data, m->sequence, 0);
+        m->item = is_removal
+                      ? unsaved_item_name(&l->unsaved, m->op.id)
+                      : unsaved_put_item(&l->unsaved, m->op.id, m->op.data, false, m->sequence, m->now);
     unsaved_put(&l->unsaved, key, m->item, is_removal ? LIST_NO_TIME : m->op.time, m->sequence, m->now);
     l->stats.entries++;
     m->steps--;
@@ -189,7 +190,7 @@ static bool put_followers(struct lists *l)
         edge = unsaved_walk_next(&l->unsaved);
         if (!edge)
             m->walks_store = true;
-        else if (edge->follows)
+        else if (edge->is_latest && edge->follows)
             put(bytes_of(edge->text + 1 + edge->author->len, edge->follower_len), l);
         else
             m->steps--;
@@ -208,7 +209,7 @@ static bool continue_op(struct lists *l)
     if (m->op.type == LIST_ADD_BY_AUTHOR)
         return put_followers(l);
     if (m->op.type == LIST_REMOVE) {
-        unsaved_put_removal(&l->unsaved, m->op.id, m->sequence, m->now);
+        m->item = unsaved_put_item(&l->unsaved, m->op.id, BYTES_NONE, true, m->sequence, m->now);
         m->steps--;
         return true;
     }
@@ -470,7 +471,7 @@ static bool find_item(const struct read *r, const struct list_entry *e, struct l
         return false;
     }
     *shown = (struct lists_shown){.time = e->time, .id = e->id, .data = record.data};
-    if (item && item->sequence > record.sequence)
+    if (item && item->added > record.sequence)
         shown->data = bytes_of(item->text + item->id_len, item->data_len);
     uint64_t removed = item && item->removed > record.removed ? item->removed : record.removed;
     return e->stamp / 2 > removed;

@@ -5,13 +5,13 @@
  * each follower's key. A *change* is one or more operations (list_op.h), stored as one frame of the journal.
  *
  * 1. A change is first committed in the journal, then made in memory, then answered. Changes are made in the journal's order,
- *    and all operations of a change. Memory has only what is not saved: a change never reads a list or an item.
+ *    and all operations of a change. Memory has only what is not saved: a change never reads a list.
  * 2. Operations are laws of greatest values, so that their effect depends neither on the time of a save nor on a repetition.
  *    An entry has the greatest time of its adds, and is removed if its last operation is a removal. An item has the data of
  *    its last add to at least one list. An item removed everywhere hides the entries whose last add was before this removal.
  * 3. A list stores its greatest keep + LISTS_SPARE(keep) entries, removed ones included, and shows the first `keep` that are
  *    not removed. So an entry that was cut never returns, and removals do not shorten a list until they exceed the spare.
- * 4. Unsaved keys, edges and removals are saved in the order of their first change, each `delay` after it, or earlier if the
+ * 4. Unsaved keys, edges and items are saved in the order of their first change, each `delay` after it, or earlier if the
  *    memory or the journal reaches its limit. A save is one transaction of at most LISTS_BATCH of them, which also stores the
  *    *position*: the journal's offset of the first operation that is not completely saved. A start repeats the operations from there.
  * 5. A key is saved with all its operations so far, an edge only when all earlier changes are saved. At the position, the
@@ -130,7 +130,7 @@ struct lists_stats {
     uint64_t waiting;                                      /* bytes of changes that are not made yet */
     uint64_t journal_bytes, store_bytes;                   /* sizes of the files */
     usec_t
-        oldest_change; /* the monotonic time of the first change of the oldest unsaved key, edge or removal; 0: none */
+        oldest_change; /* the monotonic time of the first change of the oldest unsaved key, edge or item; 0: none */
     /* Since the start. */
     uint64_t ops, entries; /* operations made, and entries that they changed */
     uint64_t saves, keys_saved, items_written, edges_saved; /* committed transactions, and what they wrote */

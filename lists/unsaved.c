@@ -8,6 +8,7 @@
 
 #define PAIR_MAX (2 + 2 * LIST_NAME_MAX)
 #define ENTRY_WEIGHT 100 /* bytes that an entry counts in a batch, beside its data */
+#define STORED_WEIGHT 30 /* bytes of each entry that the stored list of a key may have */
 
 static void *take(struct unsaved *u, size_t size)
 {
@@ -28,6 +29,15 @@ void unsaved_init(struct unsaved *u, size_t limit, bool (*is_stored)(struct byte
     *u = (struct unsaved){.limit = limit, .is_stored = is_stored, .arg = arg};
     STAILQ_INIT(&u->queue);
     STAILQ_INIT(&u->batch);
+}
+
+static void enqueue(
+    struct unsaved *u, struct unsaved_change *c, enum unsaved_type type, uint64_t sequence, usec_t now)
+{
+    c->type = type;
+    c->sequence = sequence;
+    c->since = now;
+    STAILQ_INSERT_TAIL(&u->queue, c, link);
 }
 
 /* Items */
@@ -55,43 +65,31 @@ struct unsaved_item *unsaved_item_name(struct unsaved *u, struct bytes id)
     return new_item(u, id, BYTES_NONE);
 }
 
-struct unsaved_item *unsaved_item_new(
-    struct unsaved *u, struct bytes id, struct bytes data, uint64_t sequence, uint64_t removed)
+struct unsaved_item *unsaved_put_item(
+    struct unsaved *u, struct bytes id, struct bytes data, bool is_removal, uint64_t sequence, usec_t now)
 {
     struct unsaved_item *item = new_item(u, id, data), *earlier;
-    item->sequence = sequence;
-    item->removed = removed;
     HASH_FIND_BYHASHVALUE(hh, u->items, item->text, id.len, item->hash, earlier);
     if (earlier) {
-        item->removed = earlier->removed > removed ? earlier->removed : removed;
+        item->removed = earlier->removed;
         HASH_DEL(u->items, earlier);
         earlier->is_newest = false;
-        item->refs++;
-        item->is_pinned = !STAILQ_EMPTY(&u->batch);
-        __atomic_store_n(&earlier->newer, item, __ATOMIC_RELEASE);
     }
+    *(is_removal ? &item->removed : &item->added) = sequence;
     HASH_ADD_KEYPTR_BYHASHVALUE(hh, u->items, item->text, id.len, item->hash, item);
     item->is_newest = true;
+    item->refs++;
+    enqueue(u, &item->change, UNSAVED_ITEM, sequence, now);
     return item;
 }
 
 void unsaved_item_release(struct unsaved *u, struct unsaved_item *item)
 {
-    while (item && --item->refs == 0) {
-        struct unsaved_item *newer = item->newer;
-        if (item->is_newest)
-            HASH_DEL(u->items, item);
-        give(u, item);
-        item = newer;
-    }
-}
-
-const struct unsaved_item *unsaved_newest(const struct unsaved_item *item)
-{
-    const struct unsaved_item *newer;
-    while ((newer = __atomic_load_n(&item->newer, __ATOMIC_ACQUIRE)))
-        item = newer;
-    return item;
+    if (!item || --item->refs > 0)
+        return;
+    if (item->is_newest)
+        HASH_DEL(u->items, item);
+    give(u, item);
 }
 
 const struct unsaved_item *unsaved_find_item(struct unsaved *u, struct bytes id)
@@ -101,16 +99,7 @@ const struct unsaved_item *unsaved_find_item(struct unsaved *u, struct bytes id)
     return item;
 }
 
-/* The queue */
-
-static void enqueue(
-    struct unsaved *u, struct unsaved_change *c, enum unsaved_type type, uint64_t sequence, usec_t now)
-{
-    c->type = type;
-    c->sequence = sequence;
-    c->since = now;
-    STAILQ_INSERT_TAIL(&u->queue, c, link);
-}
+/* Keys */
 
 static struct unsaved_key *key_for(struct unsaved *u, struct bytes text, uint64_t sequence, usec_t now)
 {
@@ -143,18 +132,16 @@ void unsaved_append_entries(const struct unsaved_key *key, struct list *list)
         append_entry(list, &key->entries[i]);
 }
 
-/* True if the entry of a cut item must be saved, because no other entry brings the version's data to other lists. */
-static bool has_news(struct unsaved *u, const struct unsaved_item *item)
-{
-    return item->is_pinned || (item->refs == 1 && item->sequence > 0 && u->is_stored(id_of(item), u->arg));
-}
-
-/* Merges the log of a key. */
+/* Merges the log of a key, unless the batch has the key. */
 static void shorten(struct unsaved *u, struct unsaved_key *key)
 {
     struct list *list = &u->scratch;
     struct unsaved_entry *log = key->entries;
+    struct unsaved_key *in_batch;
     size_t n = key->n;
+    HASH_FIND_BYHASHVALUE(hh, u->batch_keys, key->text, key->len, key->hh.hashv, in_batch);
+    if (in_batch)
+        return;
     list->n = 0;
     unsaved_append_entries(key, list);
     list_merge(list, 0, u->limit);
@@ -169,7 +156,7 @@ static void shorten(struct unsaved *u, struct unsaved_key *key)
         const struct list_entry *e = &list->entries[i];
         struct unsaved_item *item = (struct unsaved_item *)(uintptr_t)e->item;
         bool is_cut = i >= list->n && i < list->n + list->cut;
-        if (is_cut && !has_news(u, item))
+        if (is_cut && !u->is_stored(id_of(item), u->arg))
             unsaved_item_release(u, item);
         else
             key->entries[key->n++] = (struct unsaved_entry){e->time, e->stamp, item};
@@ -214,13 +201,6 @@ void unsaved_append_all(struct unsaved *u, struct bytes text, struct list *list)
     HASH_FIND_BYHASHVALUE(hh, u->keys, text.ptr, text.len, hash, key);
     if (key)
         unsaved_append_entries(key, list);
-}
-
-void unsaved_put_removal(struct unsaved *u, struct bytes id, uint64_t sequence, usec_t now)
-{
-    struct unsaved_removal *removal = take(u, sizeof *removal);
-    removal->item = unsaved_item_new(u, id, BYTES_NONE, 0, sequence);
-    enqueue(u, &removal->change, UNSAVED_REMOVAL, sequence, now);
 }
 
 /* Edges */
@@ -295,13 +275,10 @@ void unsaved_walk_begin(struct unsaved *u, struct bytes name)
 
 const struct unsaved_edge *unsaved_walk_next(struct unsaved *u)
 {
-    while (u->walk) {
-        struct unsaved_edge *edge = u->walk;
+    struct unsaved_edge *edge = u->walk;
+    if (edge)
         u->walk = STAILQ_NEXT(edge, next);
-        if (edge->is_latest)
-            return edge;
-    }
-    return NULL;
+    return edge;
 }
 
 /* The edges of an author are freed in their order. */
@@ -331,7 +308,7 @@ const struct unsaved_change *unsaved_oldest(const struct unsaved *u)
 
 static size_t begin_key(struct unsaved *u, struct unsaved_key *key)
 {
-    size_t weight = key->n * ENTRY_WEIGHT;
+    size_t weight = key->n * ENTRY_WEIGHT + u->limit * STORED_WEIGHT;
     unsigned hash = key->hh.hashv;
     HASH_DEL(u->keys, key);
     HASH_ADD_KEYPTR_BYHASHVALUE(hh, u->batch_keys, key->text, key->len, hash, key);
@@ -349,6 +326,8 @@ void unsaved_begin_batch(struct unsaved *u, size_t n, size_t bytes)
         STAILQ_INSERT_TAIL(&u->batch, c, link);
         if (c->type == UNSAVED_KEY)
             weight += begin_key(u, (struct unsaved_key *)c);
+        else if (c->type == UNSAVED_ITEM)
+            weight += ((struct unsaved_item *)c)->data_len;
     }
 }
 
@@ -372,10 +351,8 @@ void unsaved_end_batch(struct unsaved *u)
             free_key(u, (struct unsaved_key *)c);
         else if (c->type == UNSAVED_EDGE)
             free_edge(u, (struct unsaved_edge *)c);
-        else {
-            unsaved_item_release(u, ((struct unsaved_removal *)c)->item);
-            give(u, c);
-        }
+        else
+            unsaved_item_release(u, (struct unsaved_item *)c);
     }
 }
 

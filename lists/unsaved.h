@@ -1,16 +1,17 @@
 /* unsaved: the changes in memory that the store does not have.
  *
- * 1. Unsaved keys, edges and removals form a queue in the order of their first change. A *batch* is the beginning of the queue,
+ * 1. Unsaved keys, edges and items form a queue in the order of their first change. A *batch* is the beginning of the queue,
  *    taken out to be saved. A key that changes while it is in the batch gets a second object.
- * 2. An item is a version: the loop never changes its texts, so the thread that saves the batch reads them without a lock. A
- *    later version of the same id, as long as it exists, is found from the earlier one (`newer`). Each version also has the
- *    sequence of the last unsaved removal of the item.
+ * 2. An item is a version: an add with its data, or a removal from all lists. The loop never changes it, so the thread that
+ *    saves the batch reads it without a lock. A version is saved after or together with the earlier versions of its id. The
+ *    newest version also has the sequence of the last unsaved removal.
  * 3. A key has the log of its entries. When it has twice as many as a list stores, it is merged. An entry that is cut then stays
- *    only if it is the last of a version whose item may be stored, because the version has newer data for other lists.
+ *    only if the store has its item, because the stored list may have the id with a later time. A log is not merged while the
+ *    batch has the key.
  * 4. Because of the order, a removal is saved after all keys with entries that it hides.
  * 5. `memory` counts what the allocator takes for all this, without the arrays of the hash tables (about 2 bytes an object).
  *
- * The time is monotonic. Only unsaved_newest may be called in another thread, for the items of the batch. */
+ * The time is monotonic. All calls are in the loop's thread. */
 #ifndef MILLRACE_LISTS_UNSAVED_H
 #define MILLRACE_LISTS_UNSAVED_H
 
@@ -22,14 +23,21 @@
 #include <sys/queue.h>
 #include <uthash.h>
 
+/* An element of the queue. */
+struct unsaved_change {
+    STAILQ_ENTRY(unsaved_change) link;
+    enum unsaved_type { UNSAVED_KEY, UNSAVED_EDGE, UNSAVED_ITEM } type;
+    uint64_t sequence; /* of the first operation */
+    usec_t since;
+};
+STAILQ_HEAD(unsaved_queue, unsaved_change);
 struct unsaved_item {
+    struct unsaved_change change; /* first; sequence 0: outside of the queue */
     UT_hash_handle hh;
-    struct unsaved_item *newer; /* atomic */
     size_t refs;
-    uint64_t sequence; /* of the add; 0: a removal, without data */
-    uint64_t removed;  /* of the removal; 0: none */
-    bool is_newest;    /* in the table of items */
-    bool is_pinned;    /* the batch has an earlier version, and may be saved without this one */
+    uint64_t added;   /* sequence of the add; 0: a removal, without data */
+    uint64_t removed; /* sequence of the last unsaved removal; 0: none */
+    bool is_newest;   /* in the table of items */
     uint32_t data_len;
     uint8_t id_len;
     uint32_t hash;
@@ -41,14 +49,6 @@ struct unsaved_entry {
     struct unsaved_item *item;
 };
 
-/* An element of the queue. */
-struct unsaved_change {
-    STAILQ_ENTRY(unsaved_change) link;
-    enum unsaved_type { UNSAVED_KEY, UNSAVED_EDGE, UNSAVED_REMOVAL } type;
-    uint64_t sequence; /* of the first operation */
-    usec_t since;
-};
-STAILQ_HEAD(unsaved_queue, unsaved_change);
 struct unsaved_key {
     struct unsaved_change change; /* first */
     UT_hash_handle hh;
@@ -73,10 +73,6 @@ struct unsaved_author {
     uint8_t len;
     char text[];
 };
-struct unsaved_removal {
-    struct unsaved_change change; /* first */
-    struct unsaved_item *item;
-};
 
 struct unsaved {
     size_t limit;                                  /* entries that a list stores */
@@ -96,26 +92,18 @@ struct unsaved {
 void unsaved_init(struct unsaved *u, size_t limit, bool (*is_stored)(struct bytes id, void *arg), void *arg);
 void unsaved_free(struct unsaved *u);
 
-/* Returns a new version with one reference, the newest of its id. */
-struct unsaved_item *unsaved_item_new(
-    struct unsaved *u, struct bytes id, struct bytes data, uint64_t sequence, uint64_t removed);
+/* Returns a new version with one reference: an add, or a removal without data. */
+struct unsaved_item *unsaved_put_item(
+    struct unsaved *u, struct bytes id, struct bytes data, bool is_removal, uint64_t sequence, usec_t now);
 /* Returns an item that only carries an id, with one reference. */
 struct unsaved_item *unsaved_item_name(struct unsaved *u, struct bytes id);
 void unsaved_item_release(struct unsaved *u, struct unsaved_item *item);
-/* Greater in later versions; 0 of unsaved_item_name. */
-static inline uint64_t unsaved_age(const struct unsaved_item *item)
-{
-    return item->sequence > item->removed ? item->sequence : item->removed;
-}
-/* Returns the newest version of an item's id, as far as its versions are connected. */
-const struct unsaved_item *unsaved_newest(const struct unsaved_item *item);
 /* Returns the newest version of an id, or NULL. */
 const struct unsaved_item *unsaved_find_item(struct unsaved *u, struct bytes id);
 
 /* Adds an entry to a key, or a removal if the time is LIST_NO_TIME, by the operation with this sequence. */
 void unsaved_put(struct unsaved *u, struct bytes key, struct unsaved_item *item, usec_t time,
     uint64_t sequence, usec_t now);
-void unsaved_put_removal(struct unsaved *u, struct bytes id, uint64_t sequence, usec_t now);
 void unsaved_put_edge(struct unsaved *u, struct bytes author, struct bytes follower, bool follows,
     uint64_t sequence, usec_t now);
 
@@ -124,7 +112,7 @@ void unsaved_append_entries(const struct unsaved_key *key, struct list *list);
 /* Appends the unsaved entries of a key, those of the batch first. */
 void unsaved_append_all(struct unsaved *u, struct bytes key, struct list *list);
 
-/* The latest unsaved edges of an author: begin, then next until NULL. Edges may be saved and freed in between. */
+/* The unsaved edges of an author: begin, then next until NULL. Edges may be saved and freed in between. */
 void unsaved_walk_begin(struct unsaved *u, struct bytes author);
 const struct unsaved_edge *unsaved_walk_next(struct unsaved *u);
 /* Returns the latest unsaved edge, or NULL. */

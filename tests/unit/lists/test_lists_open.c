@@ -170,6 +170,58 @@ static void test_every_entry_of_a_batch_is_saved(void **state)
     buf_free(&names);
 }
 
+static void make_add(const char *id, usec_t time, struct bytes names)
+{
+    struct lists_change c = {.done = on_done};
+    int until = done + 1;
+    list_op_append(
+        &c.ops, &(struct list_op){.type = LIST_ADD, .id = bytes_str(id), .names = names, .time = time});
+    assert_int_equal(lists_change(lists, &c, 1), JOURNAL_OK);
+    for (usec_t end = 0; done < until && is_early(&end);)
+        lists_poll(lists, now); /* saves nothing */
+    assert_int_equal(done, until);
+}
+
+static void copy_id(const struct lists_shown *item, void *text)
+{
+    snprintf(text, 16, "%.*s", (int)item->id.len, item->id.ptr);
+}
+
+static void assert_first(const char *id)
+{
+    char text[16] = "";
+    struct error error;
+    assert_int_equal(lists_get(lists, BYTES_LITERAL("key"), 1, NULL, copy_id, text, &error), LISTS_OK);
+    assert_string_equal(text, id);
+}
+
+/* The item keeps its late time, although the log of the key has many later entries than the new one. */
+static void test_an_item_returns_to_a_busy_list(void **state)
+{
+    (void)state;
+    char id[16];
+    struct error error;
+    lists_close(&lists);
+    lists = lists_open(
+        &(struct lists_config){.dir = dir, .keep = 10, .memory = 1 << 20, .delay = 1000, .notify = ignore},
+        now, &error);
+    make_add("item", 1000, BYTES_LITERAL("\003key"));
+    make(LIST_REMOVE_FROM, "item", "", BYTES_LITERAL("\003key"));
+    now += 1000;
+    save();
+    uint64_t saves = lists_stats(lists).saves;
+    make_add("item", 1, BYTES_LITERAL("\003key\005other"));
+    for (int i = 0; i < 60; i++) {
+        snprintf(id, sizeof id, "later%d", i);
+        make_add(id, 500 + i, BYTES_LITERAL("\003key"));
+    }
+    assert_int_equal(lists_stats(lists).saves, saves);
+    assert_first("item");
+    now += 1000;
+    save();
+    assert_first("item");
+}
+
 static void test_stamps_increase(void **state)
 {
     (void)state;
@@ -285,6 +337,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_many_followers, setup, teardown),
         cmocka_unit_test_setup_teardown(test_every_entry_of_a_batch_is_saved, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_an_item_returns_to_a_busy_list, setup, teardown),
         cmocka_unit_test_setup_teardown(test_stamps_increase, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_copy_equals, setup, teardown),
         cmocka_unit_test_setup_teardown(test_store_and_journal_belong_together, setup, teardown),

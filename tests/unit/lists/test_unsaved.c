@@ -39,7 +39,7 @@ static int teardown(void **state)
 
 static void add(const char *key, const char *id, const char *data, usec_t time, uint64_t sequence)
 {
-    struct unsaved_item *item = unsaved_item_new(&u, bytes_str(id), bytes_str(data), sequence, 0);
+    struct unsaved_item *item = unsaved_put_item(&u, bytes_str(id), bytes_str(data), false, sequence, 1);
     unsaved_put(&u, bytes_str(key), item, time, sequence, 1);
     unsaved_item_release(&u, item);
 }
@@ -61,7 +61,7 @@ static void add_many(const char *key, uint64_t sequence)
     }
 }
 
-/* Returns the data of the newest version in the key's entries of an id, or NULL without such an entry. */
+/* Returns the data of the last of the key's entries of an id, or NULL without such an entry. */
 static const char *data_of(const char *key, const char *id, size_t *n)
 {
     struct list list = {0};
@@ -72,7 +72,7 @@ static const char *data_of(const char *key, const char *id, size_t *n)
     for (size_t i = 0; i < list.n; i++) {
         if (!bytes_equal_str(list.entries[i].id, id))
             continue;
-        const struct unsaved_item *item = unsaved_newest(list.entries[i].item);
+        const struct unsaved_item *item = list.entries[i].item;
         found = true;
         snprintf(data, sizeof data, "%.*s", (int)item->data_len, item->text + item->id_len);
     }
@@ -88,7 +88,7 @@ static void test_a_log_is_merged(void **state)
     add_many("k", 100);
     assert_null(data_of("k", "old", &n));
     assert_in_range(n, LIMIT, 3 * LIMIT);
-    assert_null(unsaved_find_item(&u, BYTES_LITERAL("old")));
+    assert_non_null(unsaved_find_item(&u, BYTES_LITERAL("old"))); /* until it is saved */
 }
 
 static void test_newer_data_of_a_stored_item_stays(void **state)
@@ -101,44 +101,33 @@ static void test_newer_data_of_a_stored_item_stays(void **state)
     assert_string_equal(data_of("k", "old", &n), "newer");
 }
 
-static void test_data_of_another_list_goes(void **state)
+static void test_the_log_of_a_key_in_the_batch_stays(void **state)
 {
     (void)state;
     size_t n;
-    struct unsaved_item *item = unsaved_item_new(&u, BYTES_LITERAL("old"), BYTES_LITERAL("data"), 1, 0);
-    stored = "old";
-    unsaved_put(&u, BYTES_LITERAL("k"), item, 1, 1, 1);
-    unsaved_put(&u, BYTES_LITERAL("other"), item, 1, 1, 1);
-    unsaved_item_release(&u, item);
-    add_many("k", 100);
-    assert_null(data_of("k", "old", &n));
-    assert_string_equal(data_of("other", "old", &n), "data");
-}
-
-static void test_a_version_that_the_batch_may_miss_stays(void **state)
-{
-    (void)state;
-    size_t n;
-    add("other", "old", "older", 1, 1);
-    unsaved_begin_batch(&u, 1, SIZE_MAX);
+    add("k", "old", "older", 2000, 1);
+    unsaved_begin_batch(&u, 2, SIZE_MAX); /* the item and the key */
     add("k", "old", "newer", 1, 2);
     add_many("k", 100);
+    assert_string_equal(data_of("k", "old", &n), "newer");
     unsaved_end_batch(&u);
     assert_string_equal(data_of("k", "old", &n), "newer");
 }
 
-static void test_versions_are_connected(void **state)
+static void test_versions(void **state)
 {
     (void)state;
     size_t n;
     add("k", "i", "first", 1, 1);
     add("other", "i", "second", 1, 2);
-    assert_string_equal(data_of("k", "i", &n), "second");
-    unsaved_put_removal(&u, BYTES_LITERAL("i"), 3, 1);
-    assert_string_equal(data_of("k", "i", &n), "");
+    assert_string_equal(data_of("k", "i", &n), "first");
+    const struct unsaved_item *newest = unsaved_find_item(&u, BYTES_LITERAL("i"));
+    assert_int_equal(newest->added, 2);
+    unsaved_item_release(&u, unsaved_put_item(&u, BYTES_LITERAL("i"), BYTES_NONE, true, 3, 1));
     add("third", "i", "fourth", 1, 4);
-    assert_int_equal(unsaved_find_item(&u, BYTES_LITERAL("i"))->removed, 3);
-    assert_string_equal(data_of("k", "i", &n), "fourth");
+    newest = unsaved_find_item(&u, BYTES_LITERAL("i"));
+    assert_int_equal(newest->added, 4);
+    assert_int_equal(newest->removed, 3);
 }
 
 static void test_a_removal_keeps_the_data(void **state)
@@ -199,10 +188,10 @@ static void test_batches_are_bounded(void **state)
         snprintf(key, sizeof key, "k%d", i);
         add(key, key, data, 1, (uint64_t)i + 1);
     }
-    unsaved_begin_batch(&u, 100, 3000);
+    unsaved_begin_batch(&u, 100, 6000); /* an item and its key count its data each */
     assert_int_equal(unsaved_oldest(&u)->sequence, 4);
     unsaved_end_batch(&u);
-    unsaved_begin_batch(&u, 2, SIZE_MAX);
+    unsaved_begin_batch(&u, 4, SIZE_MAX);
     assert_int_equal(unsaved_oldest(&u)->sequence, 6);
     unsaved_end_batch(&u);
     assert_int_equal(u.n_keys, 5);
@@ -214,9 +203,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_a_log_is_merged, setup, teardown),
         cmocka_unit_test_setup_teardown(test_newer_data_of_a_stored_item_stays, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_data_of_another_list_goes, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_a_version_that_the_batch_may_miss_stays, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_versions_are_connected, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_the_log_of_a_key_in_the_batch_stays, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_versions, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_removal_keeps_the_data, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_removal_waits_for_its_entry, setup, teardown),
         cmocka_unit_test_setup_teardown(test_edges_may_be_saved_during_a_walk, setup, teardown),
