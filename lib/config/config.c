@@ -236,6 +236,29 @@ int config_line(const struct config_section *s, const char *key)
     return e ? e->line : s->line;
 }
 
+const char *config_place(const char *key)
+{
+    static const struct {
+        const char *keys, *place;
+    } places[] = {
+        {"time time_unit time_format time_default skip_if keep_if max_ahead optional resolution", "[input]"},
+        {"key label value scale having max_keys", "a section [total NAME] or [subtotal NAME]"},
+        {"retain_age retain_bytes auto_create", "[pubsub]"},
+        {"max_depth max_bytes max_message lines", "[simplequeue]"},
+        {"public_path public_port tokens_file allowed_origins embed_origins", "[api]"},
+        {"every at shards", "[compactor]"},
+        {"data_dir streams metrics", "[millrace]"},
+    };
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        const char *list = places[i].keys;
+        struct bytes word;
+        while (bytes_next_word(&list, " ", &word))
+            if (bytes_equal_str(word, key))
+                return places[i].place;
+    }
+    return NULL;
+}
+
 int config_check_keys(
     const struct config *c, const struct config_section *s, const char *const *known, struct error *error)
 {
@@ -245,6 +268,10 @@ int config_check_keys(
         struct suggest near = suggest_for(e->key);
         for (; *k && !is_same_key(*k, e->key); k++)
             suggest_try(&near, *k);
+        const char *place = config_place(e->key);
+        if (!*k && place)
+            return config_fail(
+                error, c, e->line, "[%s] has no setting '%s': it belongs in %s", s->kind, e->key, place);
         if (!*k)
             return config_fail(error, c, e->line, "[%s] has no setting '%s'%s%s%s", s->kind, e->key,
                 near.nearest ? " (did you mean " : "", near.nearest ? near.nearest : "",

@@ -63,6 +63,8 @@ static inline const char *config_setting(const struct config *c, const char *kin
 
 /* Returns the line of an entry, or that of the section if the entry does not exist. */
 int config_line(const struct config_section *s, const char *key);
+/* Returns the place of a setting that is often in a wrong section, such as "[input]" for skip_if; NULL: unknown. */
+const char *config_place(const char *key);
 /* Checks that each key of a section is one of `known`, which ends with NULL. Returns 0, or -1 with the error. */
 int config_check_keys(
     const struct config *c, const struct config_section *s, const char *const *known, struct error *error);

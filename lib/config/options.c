@@ -599,6 +599,9 @@ static int read_file(struct options *o)
         snprintf(name, sizeof name, "%s", e->key);
         underscored(name);
         struct option_value *v = find(o, name);
+        if (!v && config_place(name))
+            return error_set(&o->error, -1, "%s: %s has no setting %s: it belongs in %s", source,
+                o->spec->program, e->key, config_place(name));
         if (!v)
             return error_set(&o->error, -1, "%s: %s has no setting %s%s", source, o->spec->program, e->key,
                 suggestion(o, "", name, hint, sizeof hint));

@@ -159,21 +159,51 @@ static size_t find_daemon(const struct up *up, const char *name)
 
 /* Without a section, a daemon of the metrics uses a free port if another process has its port, so that a feature that the
  * configuration does not mention never prevents a start. */
+/* 0 with --free-ports. Returns -1 with the error. */
+static int read_port(const struct up *up, const char *name, uint64_t *port, struct error *error)
+{
+    const char *text = config_setting(up->config, name, "port");
+    *port = (uint64_t)peer_named(name)->port;
+    if (text && (!bytes_to_u64(bytes_str(text), port) || *port > 65535))
+        return config_fail(
+            error, up->config, 0, "[%s] port = %s: expected a number from 0 to 65535", name, text);
+    if (options_bool(up->options, "free_ports"))
+        *port = 0;
+    return 0;
+}
+
+static const char *address_of(const struct up *up, const char *name)
+{
+    const char *address = config_setting(up->config, name, "address");
+    return address ? address : "127.0.0.1";
+}
+
+/* Checks that no daemon before the last one has the same address and port. */
+static int check_port(const struct up *up, struct error *error)
+{
+    const char *name = up->daemons[up->n - 1].name, *address = address_of(up, name);
+    uint64_t port, other;
+    if (read_port(up, name, &port, error) != 0)
+        return -1;
+    for (size_t i = 0; i + 1 < up->n && port != 0 && strncmp(address, "unix:", 5) != 0; i++)
+        if (peer_named(up->daemons[i].name) && strcmp(address, address_of(up, up->daemons[i].name)) == 0 &&
+            read_port(up, up->daemons[i].name, &other, error) == 0 && other == port)
+            return config_fail(error, up->config, 0,
+                "[%s] and [%s] have the same port %" PRIu64 ": set port in one of them", up->daemons[i].name,
+                name, port);
+    return 0;
+}
+
 static int open_socket(struct up *up, const struct daemon_row *row, struct error *error)
 {
-    const char *name = row->name, *address = config_setting(up->config, name, "address");
-    const char *port_text = config_setting(up->config, name, "port");
+    const char *name = row->name, *address = address_of(up, name);
     char url[300];
-    uint64_t port = (uint64_t)peer_named(name)->port;
+    uint64_t port;
     struct supervisor_program *d = &up->daemons[up->n - 1];
-    if (port_text && (!bytes_to_u64(bytes_str(port_text), &port) || port > 65535))
-        return config_fail(
-            error, up->config, 0, "[%s] port = %s: expected a number from 0 to 65535", name, port_text);
-    if (options_bool(up->options, "free_ports"))
-        port = 0;
+    if (read_port(up, name, &port, error) != 0)
+        return -1;
     d->listen_fd = handover_take(name, address, (int)port);
-    int low =
-        d->listen_fd >= 0 ? d->listen_fd : listen_open(address ? address : "127.0.0.1", (int)port, error);
+    int low = d->listen_fd >= 0 ? d->listen_fd : listen_open(address, (int)port, error);
     bool is_in_use = low < 0 && errno == EADDRINUSE;
     if (is_in_use && row->is_of_metrics && !config_section(up->config, name, "")) {
         log_warn("the port is in use: a free port is used until the next start", LOG_S("daemon", name),
@@ -181,7 +211,7 @@ static int open_socket(struct up *up, const struct daemon_row *row, struct error
         low = listen_open("127.0.0.1", 0, error);
     } else if (is_in_use)
         return error_set(error, -1, "%s: %s: set [%s] %s, or start with --free-ports", name, error->text,
-            name, address && strncmp(address, "unix:", 5) == 0 ? "address" : "port");
+            name, strncmp(address, "unix:", 5) == 0 ? "address" : "port");
     if (low < 0)
         return error_set(error, -1, "%s: %s", name, error->text);
     if (low != d->listen_fd) {
@@ -294,6 +324,9 @@ static int add_daemon(struct up *up, const struct daemon_row *row, struct error 
         if (!config_setting(up->config, row->name, "every"))
             tool_add_arg(a, "--every=%s", COMPACT_EVERY);
     }
+    bool may_change = row->is_of_metrics && !config_section(up->config, row->name, "");
+    if (!row->compacts && !may_change && check_port(up, error) != 0)
+        return -1;
     if (up->check_only)
         tool_add_arg(a, "--check-config");
     else if (!row->compacts && open_socket(up, row, error) != 0)
@@ -324,6 +357,8 @@ static bool runs_here(const void *arg, const char *daemon)
 /* Adds the daemons of --run, or all. Returns -1 with the error, such as an unknown daemon or an address in use. */
 static int add_daemons(struct up *up, struct error *error)
 {
+    if (!*up->data_dir)
+        return error_set(error, -1, "data_dir is empty: name the directory of the pipeline");
     const char *list = options_string(up->options, "run");
     bool all = list == NULL, runs[N_DAEMONS] = {false};
     struct bytes word;
