@@ -167,15 +167,30 @@ static void append_number(struct writer *w, const struct json_value *v)
         snprintf(text, sizeof text, "%lld", (long long)v->v.i64);
     else if (v->type == JSON_U64)
         snprintf(text, sizeof text, "%llu", (unsigned long long)v->v.u64);
-    for (int digits = 15; v->type == JSON_F64 && digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, v->v.f64);
-        if (strtod(text, NULL) == v->v.f64)
-            break;
-    }
+    else if (size < 0x1p64 && size == floor(size)) /* as the integer with this value */
+        snprintf(text, sizeof text, "%.0f", v->v.f64);
+    else
+        for (int digits = 15; digits <= 17; digits++) {
+            snprintf(text, sizeof text, "%.*g", digits, v->v.f64);
+            if (strtod(text, NULL) == v->v.f64)
+                break;
+        }
     if (size > NUMBER_MAX || (size > 0 && size < NUMBER_MIN))
         w->why = "a number is outside of DynamoDB's range";
     buf_printf(w->out, "{\"N\":\"%s\"}", strcmp(text, "-0") == 0 ? "0" : text);
     w->size += strlen(text) / 2 + 2;
+}
+
+/* Returns false if the text is not a number. */
+static bool append_number_text(struct writer *w, struct bytes text)
+{
+    struct json_doc *d = json_doc_parse(bytes_trim(text));
+    struct json_value v = json_doc_at(d, "");
+    bool is_number = v.type == JSON_I64 || v.type == JSON_U64 || v.type == JSON_F64;
+    if (is_number)
+        append_number(w, &v);
+    json_doc_free(&d);
+    return is_number;
 }
 
 static void append_text(struct writer *w, struct bytes text)
@@ -286,12 +301,7 @@ static void append_typed(struct writer *w, enum type type, const struct json_doc
         is_good = event_seconds_read_lenient(&v, 1, &number.v.i64);
         append_number(w, &number);
     } else if (type == TYPE_N && v.type == JSON_STRING) {
-        struct json_doc *parsed = json_doc_parse(bytes_trim(v.v.string));
-        struct json_value n = json_doc_at(parsed, "");
-        is_good = n.type == JSON_I64 || n.type == JSON_U64 || n.type == JSON_F64;
-        if (is_good)
-            append_number(w, &n);
-        json_doc_free(&parsed);
+        is_good = append_number_text(w, v.v.string);
     } else {
         is_good = (type != TYPE_S || v.type == JSON_STRING) && (type != TYPE_N || is_number) &&
                   (type != TYPE_BOOL || v.type == JSON_BOOL);
@@ -345,6 +355,8 @@ static const char *append_spec(
     }
     if (is_text && (size == 0 || size > (i == SPEC_KEY ? KEY_MAX : SORT_MAX)))
         return refuse(f, s, size == 0 ? "is empty, which is a key of the table" : "is too long for a key");
+    if (is_number && memmem(value.ptr, value.len, "e+", 2)) /* several numbers would become one key */
+        return refuse(f, s, "is a number of more than 64 bits, which is not kept exactly");
     buf_append_str(&item->key, i == SPEC_KEY ? "" : ",");
     buf_append_json(&item->key, bytes_str(s->name));
     buf_append_char(&item->key, ':');
@@ -380,33 +392,30 @@ const char *dynamo_form_make(struct dynamo_form *f, struct bytes event, struct d
     return why;
 }
 
-/* Returns the value of an attribute in an item of DynamoDB if the attribute has this type. */
-static struct json_value value_of_type(const struct json_doc *item, const char *name, const char *type)
+/* Returns the text of an attribute with this type, or BYTES_NONE. */
+static struct bytes attribute(const struct json_doc *d, const char *item, const char *name, const char *type)
 {
-    struct buf pointer = {0};
-    json_pointer_append(&pointer, bytes_str(name));
-    json_pointer_append(&pointer, bytes_str(type));
-    buf_append_char(&pointer, '\0');
-    struct json_value v = json_doc_at(item, pointer.ptr);
-    buf_free(&pointer);
-    return v;
+    struct buf at = {0};
+    buf_append_str(&at, item);
+    json_pointer_append(&at, bytes_str(name));
+    buf_append(&at, type, strlen(type) + 1);
+    struct json_value v = json_doc_at(d, at.ptr);
+    buf_free(&at);
+    return v.type == JSON_STRING ? v.v.string : BYTES_NONE;
 }
 
-bool dynamo_form_key(const struct dynamo_form *f, const struct json_doc *item, struct buf *key)
+bool dynamo_form_key(const struct dynamo_form *f, const struct json_doc *d, const char *item, struct buf *key)
 {
-    for (size_t i = SPEC_KEY; i <= SPEC_SORT; i++) {
-        const char *name = f->specs[i].name;
-        if (!name)
+    struct writer w = {.out = key, .is_first = true};
+    for (size_t i = SPEC_KEY; i <= SPEC_SORT && !w.why; i++) {
+        if (!f->specs[i].name)
             continue;
-        struct json_value text = value_of_type(item, name, "S"), number = value_of_type(item, name, "N");
-        const struct json_value *v = text.type == JSON_STRING ? &text : &number;
-        if (v->type != JSON_STRING)
-            return false;
-        buf_append_str(key, i == SPEC_KEY ? "" : ",");
-        buf_append_json(key, bytes_str(name));
-        buf_append_str(key, v == &text ? ":{\"S\":" : ":{\"N\":");
-        buf_append_json(key, v->v.string);
-        buf_append_char(key, '}');
+        struct bytes text = attribute(d, item, f->specs[i].name, "/S");
+        append_name(&w, bytes_str(f->specs[i].name));
+        if (text.ptr)
+            append_text(&w, text);
+        else if (!append_number_text(&w, attribute(d, item, f->specs[i].name, "/N")))
+            w.why = "not a key";
     }
-    return true;
+    return !w.why;
 }

@@ -15,7 +15,8 @@
  * 2. Without `fields`, the item has all members of the event besides.
  * 3. An item over 400 KB, nested deeper than 32 levels, or with a number that DynamoDB does not store is refused. Sizes are
  *    computed by DynamoDB's rules, to within a few bytes for each number.
- * 4. Equal keys have equal texts in item.key.
+ * 4. Equal keys have equal texts in item.key. A key that is a number of more than 64 bits is refused, because the parser does
+ *    not keep its digits, and several keys would become one.
  *
  * Only one thread at a time may use a form. */
 #ifndef MILLRACE_DYNAMO_FORM_H
@@ -50,8 +51,10 @@ struct dynamo_form *dynamo_form_new(const struct dynamo_form_config *config, str
 void dynamo_form_free(struct dynamo_form **f);
 /* Replaces *item. Returns NULL, or the reason why the event is refused, which is valid until the next call. */
 const char *dynamo_form_make(struct dynamo_form *f, struct bytes event, struct dynamo_item *item);
-/* Appends the key of an item that DynamoDB has sent, as in item.key. Returns false if an attribute is missing. */
-bool dynamo_form_key(const struct dynamo_form *f, const struct json_doc *item, struct buf *key);
+/* Appends the key of the item at a JSON pointer in DynamoDB's answer, as in item.key; DynamoDB may write numbers in another
+ * form. Returns false if an attribute is missing. */
+bool dynamo_form_key(
+    const struct dynamo_form *f, const struct json_doc *d, const char *item, struct buf *key);
 /* Returns the name of the attribute of `newer`. */
 struct bytes dynamo_form_newer(const struct dynamo_form *f);
 

@@ -206,14 +206,6 @@ static double choose(struct dynamo_batch *b)
     return units;
 }
 
-static double units_chosen(const struct dynamo_batch *b)
-{
-    double units = 0;
-    for (size_t i = 0; i < b->n; i++)
-        units += b->is_chosen[i] ? units_of(&b->items[i]) : 0;
-    return units;
-}
-
 static bool is_stored(const struct dynamo_batch *b)
 {
     size_t i = 0;
@@ -266,58 +258,50 @@ static void store(struct dynamo_batch *b, size_t i)
     stats_add(b->table->stored, 1);
 }
 
-/* Notes in `is_left` which items the answer to a BatchWriteItem returns as unprocessed. An entry that is none of them
- * makes all items unprocessed. */
+/* The items that the answer to a BatchWriteItem returns as unprocessed. */
 struct unprocessed {
     struct dynamo_batch *batch;
     bool is_left[DYNAMO_BATCH_ITEMS];
-    bool is_strange;
-    size_t n;
 };
 
+/* Returns false if the entry is none of the items sent. */
 static bool take_unprocessed(const struct json_doc *entry, size_t i, void *arg)
 {
     struct unprocessed *u = arg;
     struct dynamo_batch *b = u->batch;
-    struct buf key = {0}, item_text = {0};
+    struct buf key = {0};
+    bool is_found = false;
     (void)i;
-    json_doc_print(entry, "/PutRequest/Item", &item_text);
-    struct json_doc *item = json_doc_parse(buf_bytes(&item_text));
-    bool found = false;
-    if (dynamo_form_key(b->table->form, item, &key))
-        for (size_t k = 0; k < b->n && !found; k++)
+    if (dynamo_form_key(b->table->form, entry, "/PutRequest/Item", &key))
+        for (size_t k = 0; k < b->n && !is_found; k++)
             if (b->is_chosen[k] && bytes_equal(buf_bytes(&key), buf_bytes(&b->items[k].key)))
-                found = u->is_left[k] = true;
-    u->is_strange = u->is_strange || !found;
-    u->n++;
-    json_doc_free(&item);
+                is_found = u->is_left[k] = true;
     buf_free(&key);
-    buf_free(&item_text);
-    return true;
+    return is_found;
 }
 
 static bool take_table(struct bytes name, const struct json_doc *entries, void *arg)
 {
-    (void)name; /* the request names only one table */
     struct unprocessed *u = arg;
-    u->is_strange = u->is_strange || !json_doc_each(entries, "", take_unprocessed, u);
-    return true;
+    return bytes_equal_str(name, u->batch->table->name) && json_doc_each(entries, "", take_unprocessed, u);
 }
 
-/* Records the answer to a BatchWriteItem with status 200. */
-static void take_batch_answer(struct dynamo_batch *b, struct bytes body)
+/* Records the answer to a BatchWriteItem. An answer that does not account for the items sent stores none of them. */
+static void take_batch_answer(struct dynamo_batch *b, enum dynamo_result result, struct bytes body)
 {
     struct unprocessed u = {.batch = b};
     struct json_doc *d = json_doc_parse(body);
-    bool is_listed = json_doc_at(d, "/UnprocessedItems").type != JSON_MISSING;
-    if (is_listed && !json_doc_each_member(d, "/UnprocessedItems", take_table, &u))
-        u.is_strange = true;
-    json_doc_free(&d);
+    bool is_good = result == DYNAMO_THROTTLED || json_doc_each_member(d, "/UnprocessedItems", take_table, &u);
     double accepted = 0, left = 0;
+    json_doc_free(&d);
+    if (!is_good) {
+        note(b, DYNAMO_DENIED, "UnprocessedItems of the answer is missing, or has items that were not sent");
+        return;
+    }
     for (size_t i = 0; i < b->n; i++) {
         if (!b->is_chosen[i])
             continue;
-        bool is_left = u.is_left[i] || u.is_strange;
+        bool is_left = u.is_left[i] || result == DYNAMO_THROTTLED;
         *(is_left ? &left : &accepted) += units_of(&b->items[i]);
         if (!is_left)
             store(b, i);
@@ -328,11 +312,27 @@ static void take_batch_answer(struct dynamo_batch *b, struct bytes body)
         note(b, DYNAMO_THROTTLED, "items are left unprocessed");
 }
 
+/* Records the answer to a PutItem. Returns its result. */
+static enum dynamo_result take_put_answer(struct dynamo_batch *b, size_t i, enum dynamo_result result)
+{
+    struct dynamo_table *t = b->table;
+    double units = units_of(&b->items[i]);
+    if (result == DYNAMO_THROTTLED) {
+        write_rate_answer(&t->rate, 0, units, clock_monotonic());
+        stats_add(t->throttled, 1);
+    } else if (result == DYNAMO_OK || result == DYNAMO_NOT_NEWER) {
+        write_rate_answer(&t->rate, units, 0, clock_monotonic());
+        store(b, i);
+        stats_add(t->not_newer, result == DYNAMO_NOT_NEWER);
+        return DYNAMO_OK;
+    }
+    return result;
+}
+
 static void answered(enum http_client_result http, const struct http_reply_view *reply, void *arg)
 {
     struct request *r = arg;
     struct dynamo_batch *b = r->batch;
-    struct dynamo_table *t = b->table;
     char why[DYNAMO_WHY_MAX];
     r->call = NULL;
     if (http == HTTP_CLIENT_CANCELLED)
@@ -340,18 +340,10 @@ static void answered(enum http_client_result http, const struct http_reply_view 
     b->in_progress--;
     enum dynamo_result result =
         dynamo_result_of(http, http == HTTP_CLIENT_OK ? reply->status : 0, reply->body, why);
-    double units = t->newer ? units_of(&b->items[r->item]) : units_chosen(b);
-    if (result == DYNAMO_THROTTLED) {
-        write_rate_answer(&t->rate, 0, units, clock_monotonic());
-        stats_add(t->throttled, t->newer ? 1 : b->n);
-    } else if (t->newer && (result == DYNAMO_OK || result == DYNAMO_NOT_NEWER)) {
-        write_rate_answer(&t->rate, units, 0, clock_monotonic());
-        store(b, r->item);
-        stats_add(t->not_newer, result == DYNAMO_NOT_NEWER);
-        result = DYNAMO_OK;
-    } else if (result == DYNAMO_OK) {
-        take_batch_answer(b, reply->body);
-    }
+    if (b->table->newer)
+        result = take_put_answer(b, r->item, result);
+    else if (result == DYNAMO_OK || result == DYNAMO_THROTTLED)
+        take_batch_answer(b, result, reply->body);
     note(b, result, why);
     if (b->in_progress == 0)
         end_attempt(b);

@@ -89,6 +89,16 @@ class PsToDynamo(StreamCase):
         self.wait_stored(self.sink())
         self.assertEqual(set(self.fake.plain()), {str(i) for i in range(10, 50)})
 
+    def test_refused_lines_are_sent_again_after_poison_limit(self):
+        """So a table whose keys are corrected gets them without a restart."""
+        self.fake.behave = lambda *_: (400, "ValidationException")
+        self.publish([{"id": "u%d" % i} for i in range(20)])
+        sink = self.sink("--poison-limit=3").wait_listening()
+        wait_until(lambda: "poison_limit" in sink.get("/health").text, lambda: sink.log)
+        self.fake.behave = lambda *_: None
+        self.wait_stored(sink)
+        self.assertEqual((len(self.fake.items), sink.stats()["lines_refused_total"]), (17, 3))
+
     def test_faults_that_an_operator_must_end(self):
         self.fake.behave = lambda *_: (400, "AccessDeniedException")
         self.publish([{"id": "a"}])

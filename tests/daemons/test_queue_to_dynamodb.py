@@ -1,5 +1,6 @@
 """queue_to_dynamodb with a fake table: each acknowledged message is an item, whatever fails."""
 # full: MILLRACE_ROUNDS=60
+import decimal
 import random
 import re
 import time
@@ -88,7 +89,7 @@ class QueueToDynamo(QueueCase):
         self.assertIn("ValidationException", buried["reason"])
 
     def test_faults_that_an_operator_must_end(self):
-        for name in ("ResourceNotFoundException", "AccessDeniedException", "UnrecognizedClientException"):
+        for name in ("ResourceNotFoundException", "AccessDeniedException", "ExpiredTokenException", "RequestTimeTooSkewed"):
             self.fake.behave = lambda *_: (400, name)
             self.put([{"id": name}])
             sink = self.sink()
@@ -107,6 +108,50 @@ class QueueToDynamo(QueueCase):
         sink = self.sink()
         wait_until(lambda: "not in the form of DynamoDB" in sink.log, lambda: sink.log)
         self.assertEqual(self.numbers()["depth"], 1)
+
+    def test_answers_that_do_not_account_for_the_items(self):
+        """An item counts as stored only if the answer lists what is left unprocessed, and only items of the request."""
+        put = [{"PutRequest": {"Item": {"id": {"S": name}}}} for name in ("a", "b", "c")]
+        honest = self.fake.answer
+        self.put([{"id": "a"}, {"id": "b"}])
+        sink = self.sink().wait_listening()
+        wait_until(lambda: self.numbers()["depth"] == 0, "the first")
+        for answer in ({}, {"UnprocessedItems": None}, {"UnprocessedItems": {"clicks": put}}, {"UnprocessedItems": {"other": put[:1]}},
+                       {"UnprocessedItems": {"clicks": [{"DeleteRequest": {"Key": {"id": {"S": "a"}}}}]}}):
+            self.fake.answer = lambda *_: (200, answer)
+            self.put([{"id": "a"}, {"id": "b"}])
+            seen = len(self.fake.requests)
+            wait_until(lambda: len(self.fake.requests) > seen + 1, "two tries")
+            self.assertEqual(self.numbers()["depth"], 2, answer)
+            wait_until(lambda: "UnprocessedItems" in sink.get("/health").text, lambda: sink.log)
+            self.fake.answer = honest
+            self.wait_empty()
+        self.assertEqual(self.dead(), [])
+
+    def test_numbers_in_another_form(self):
+        """DynamoDB may return the number of a key in another form than it got."""
+        seen = []
+
+        def leave(items):
+            seen.append([i["id"]["N"] for i in items])
+            return items[1:]
+        self.fake.leave = leave
+        self.fake.echo = lambda item: {"id": {"N": format(decimal.Decimal(item["id"]["N"]), "f")}}
+        self.put([{"id": n} for n in (1e-9, 2.5e-7, -3e-8)])
+        self.sink()
+        self.wait_empty()
+        self.assertEqual(sorted(map(len, seen)), [1, 2, 3], seen)
+        self.put([b'{"id":1e19}', b'{"id":10000000000000000000}', b'{"id":1.5e20}'])
+        self.wait_empty()
+        self.assertIn("64 bits", self.dead()[0]["reason"])
+        self.assertIn(("10000000000000000000",), self.fake.items)
+
+    def test_items_that_are_too_large_together(self):
+        """`fields` may store an event several times, so 25 small messages may be too large for a request."""
+        self.put([{"id": "u%d" % i, "x": '"' * 30000} for i in range(25)])
+        self.sink("--fields=" + " ".join(".:c%d:JSON" % i for i in range(6)))
+        self.wait_empty()
+        self.assertEqual((len(self.fake.items), self.dead()), (25, []))
 
     def test_keys_from_the_environment(self):
         self.settings = [s for s in self.settings if "credentials" not in s]

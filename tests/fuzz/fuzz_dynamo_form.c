@@ -28,7 +28,7 @@ static void check(struct dynamo_form *form, struct bytes event)
     assert(item.size <= DYNAMO_ITEM_MAX && item.key.len > 0 && item.newer.len > 0);
     struct json_doc *d = json_doc_parse(buf_bytes(&item.json));
     assert(d && json_doc_each_member(d, "", check_attribute, NULL));
-    assert(dynamo_form_key(form, d, &key));
+    assert(dynamo_form_key(form, d, "", &key));
     assert(bytes_equal(buf_bytes(&key), buf_bytes(&item.key)));
     buf_free(&key);
     json_doc_free(&d);

@@ -38,6 +38,7 @@ class FakeDynamo:
         self.versions = {}  # {values of the keys: [items in the order of their writes]}
         self.behave = lambda operation, body: None
         self.leave = lambda items: []  # of a BatchWriteItem: the items that are left unprocessed
+        self.echo = lambda item: item  # the form in which an unprocessed item is returned
         self.requests = []  # (operation, body, answer, headers)
         self.accepted = self.throttled = 0
         self.lock = threading.Lock()
@@ -101,7 +102,7 @@ class FakeDynamo:
             return self.error(400, "ValidationException", "a key is missing")
         if len({self.key(i) for i in items}) != len(items):
             return self.error(400, "ValidationException", "Provided list of item keys contains duplicates")
-        if any(len(json.dumps(i)) > 500 << 10 for i in items):
+        if any(sum(len(str(next(iter(v.values())))) for v in i.values()) > 500 << 10 for i in items):
             return self.error(400, "ValidationException", "Item size has exceeded the maximum allowed size")
         taken = len(items) if self.bucket is None else self.bucket.take(len(items))
         self.throttled += len(items) - taken
@@ -111,7 +112,7 @@ class FakeDynamo:
         for item in items[:taken]:
             if item not in left:
                 self.store(item)
-        return 200, {"UnprocessedItems": {table: [{"PutRequest": {"Item": i}} for i in left]} if left else {}}
+        return 200, {"UnprocessedItems": {table: [{"PutRequest": {"Item": self.echo(i)}} for i in left]} if left else {}}
 
     def put(self, body, size):
         item = body["Item"]

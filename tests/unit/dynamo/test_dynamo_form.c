@@ -35,7 +35,7 @@ static void check(struct dynamo_form *f, const char *event, const char *expected
     struct json_doc *d = json_doc_parse(buf_bytes(&item.json));
     struct buf key = {0};
     assert_non_null(d); /* DynamoDB can read it, and the key is found in it */
-    assert_true(dynamo_form_key(f, d, &key));
+    assert_true(dynamo_form_key(f, d, "", &key));
     assert_true(bytes_equal(buf_bytes(&key), buf_bytes(&item.key)));
     buf_free(&key);
     json_doc_free(&d);
