@@ -228,8 +228,8 @@ static bool count_retention(struct unique_count *c)
     bool ok = true;
     struct set *few[RETENTION_UNITS_MAX] = {NULL};
     for (uint32_t unit = 0; unit < c->n_rows && ok; unit++) {
-        int64_t end = c->rows[unit].end < c->to ? c->rows[unit].end : c->to;
-        ok = find_pieces(c, 0, c->query->n_sets, c->rows[unit].start, end) && add_views(c, 0, &v);
+        ok = find_pieces(c, 0, c->query->n_sets, c->rows[unit].start, c->rows[unit].end) &&
+             add_views(c, 0, &v);
         end_views(&v);
         few[unit] = v.few;
         v.few = NULL;

@@ -61,8 +61,8 @@ static int check_hours(struct parameters *p, const struct counter *unique, int64
 
 static int refuse_days(struct parameters *p, const struct counter *unique, const char *what)
 {
-    parameters_hint(
-        p, "a counter with `by = hour` in [unique V.NS] answers for hours and zones of whole hours");
+    parameters_hint(p, "a counter with `by = hour` in [unique V.NS] answers for hours and zones of whole "
+                       "hours, `by = quarter` in every zone");
     return parameters_refuse(
         p, 422, "day-sets", "%s has a set for each UTC day (by = day); %s", unique->ns, what);
 }
@@ -142,10 +142,14 @@ static int parse_retention(struct parameters *p, struct unique_query *u)
     u->lookback = UNIQUE_LOOKBACK_DEFAULT;
     if (parse_keys(p, u) != 0 || parameters_number(p, "lookback", 0, MASK_UNITS - 1, &u->lookback) != 0)
         return -1;
-    for (int64_t t = units_start(c, p->q->from); t < p->q->to && units <= MASK_UNITS; t = units_next(c, t))
+    int64_t end = units_start(c, p->q->from); /* rows are whole units */
+    for (p->q->from = end; end < p->q->to && units <= MASK_UNITS; end = units_next(c, end))
         units++;
     if (units + u->lookback > MASK_UNITS)
         return BAD(p, "a retention has at most %d units, lookback included", MASK_UNITS);
+    p->q->to = end;
+    for (size_t i = 0; i < u->n_sets; i++)
+        u->sets[i].to = end;
     read_earlier(u, u->lookback);
     return 0;
 }

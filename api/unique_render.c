@@ -40,6 +40,17 @@ static void append_daily(double daily, uint64_t n, bool csv, struct buf *out)
         buf_append_str(out, ",,");
 }
 
+/* Sets [*from, *to) to the time from the first to the last set of a cohort. */
+static void cohort_span(const struct unique_query *u, int64_t *from, int64_t *to)
+{
+    *from = INT64_MAX;
+    *to = 0;
+    for (size_t i = 0; i < u->n_sets; i++) {
+        *from = u->sets[i].from < *from ? u->sets[i].from : *from;
+        *to = u->sets[i].to > *to ? u->sets[i].to : *to;
+    }
+}
+
 /* True if a door's key changes in [from, to). Keys are of UTC days, or of weeks that begin on Monday. */
 static bool has_two_keys(int64_t from, int64_t to, int64_t key_seconds)
 {
@@ -47,14 +58,29 @@ static bool has_two_keys(int64_t from, int64_t to, int64_t key_seconds)
     return key_seconds > 0 && (from - first) / key_seconds != (to - 1 - first) / key_seconds;
 }
 
-/* Appends notes that explain what counts as one member in the sets of [from, to). */
-static void append_notes(const struct unique_count *c, const struct completeness *complete,
-    int64_t key_seconds, int64_t from, int64_t to, struct buf *out)
+const char *unique_render_key_note(const struct unique_count *c, int64_t key_seconds)
 {
-    bool is_visitor = strcmp(c->query->sets[0].unique->key_text, "visitor") == 0;
+    const struct unique_query *u = c->query;
+    int64_t from = c->from, to = c->to;
+    if (strcmp(u->sets[0].unique->key_text, "visitor") != 0)
+        return NULL;
+    if (u->query.kind == QUERY_COHORT)
+        cohort_span(u, &from, &to);
+    else if (u->query.kind == QUERY_RETENTION)
+        from = c->rows[0].start; /* of the lookback */
+    else if (u->window > 1)
+        from = units_back(&u->query.calendar, from, u->window - 1);
+    return has_two_keys(from, to, key_seconds) ? KEY_NOTE : NULL;
+}
+
+/* Appends notes that explain what counts as one member. */
+static void append_notes(
+    const struct unique_count *c, const struct completeness *complete, int64_t key_seconds, struct buf *out)
+{
+    const char *note = unique_render_key_note(c, key_seconds);
     render_not_counted(complete, out);
-    if (is_visitor && has_two_keys(from, to, key_seconds))
-        render_member(out, "visitor_key", BYTES_LITERAL(KEY_NOTE));
+    if (note)
+        render_member(out, "visitor_key", bytes_str(note));
     render_member(out, "hash", BYTES_LITERAL(HASH_NOTE));
 }
 
@@ -74,8 +100,7 @@ static void append_head(
     }
     render_member(out, "label", bytes_str(q->total->label));
     render_member(out, "count", bytes_str(q->unique->label));
-    int64_t from = u->window > 1 ? units_back(&q->calendar, c->from, u->window - 1) : c->from;
-    append_notes(c, complete, key_seconds, from, c->to, out);
+    append_notes(c, complete, key_seconds, out);
     if (q->total->max_keys > 0)
         buf_printf(out, "\"max_keys\":%" PRIu64 ",", q->total->max_keys);
     render_member(out, "unit", bytes_str(unit_name(q->calendar.unit)));
@@ -209,20 +234,18 @@ static void render_cohort(const struct unique_count *c, const struct completenes
     int64_t key_seconds, bool csv, struct buf *out)
 {
     const struct unique_query *u = c->query;
-    int64_t from = INT64_MAX, to = 0;
+    int64_t from, to;
     bool is_counted = true;
-    for (size_t i = 0; i < u->n_sets; i++) {
+    for (size_t i = 0; i < u->n_sets; i++)
         is_counted &= set_is_counted(&u->sets[i], complete);
-        from = u->sets[i].from < from ? u->sets[i].from : from;
-        to = u->sets[i].to > to ? u->sets[i].to : to;
-    }
+    cohort_span(u, &from, &to);
     bool whole = is_complete(from, to, complete);
     if (csv) {
         render_csv_names(complete, "set,ns,label,key,from,to,n", "", "", out);
     } else {
         buf_append_char(out, '{');
         render_member(out, "count", bytes_str(u->sets[0].unique->label));
-        append_notes(c, complete, key_seconds, from, to, out);
+        append_notes(c, complete, key_seconds, out);
         render_zone(&u->query, out);
         buf_append_str(out, "\"additive\":false,\"n\":");
         append_n(c->total, is_counted, false, out);

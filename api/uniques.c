@@ -88,10 +88,13 @@ static void wait_for_turn(struct answer *a)
 static void reply(struct answer *a)
 {
     bool is_csv = a->query.query.format == QUERY_CSV;
+    const char *note = is_csv ? unique_render_key_note(&a->count, a->uniques->config.key_seconds) : NULL;
     if (a->count.result == UNIQUE_DAMAGED) {
         inquiry_fail(&a->inquiry, SOURCE_UNAVAILABLE, a->count.error.text);
         return;
     }
+    if (note)
+        http_add_header(a->inquiry.req, "X-Millrace-Visitor-Key", "%s", note);
     if (a->count.result == UNIQUE_CUT)
         http_problem(a->inquiry.req, 422, "hours-dropped", "ask for whole UTC days, with timezone=UTC",
             "for a part of this time the archive has only sets by day; the hours were dropped, or days were "

@@ -263,6 +263,9 @@ class Website(harness.MillraceTest):
         for key, visitors in (("site=a.example", 3), ("event=view", 4), ("page=/b", 1)):
             reply = self.pipeline.ask("api", "GET", "/v1/uniques?count=visitor&unit=hour&period=24h&timezone=Asia/Tokyo&" + key)
             self.assertEqual(reply.json().get("total"), visitors, reply)
+        for time, notes in (("unit=day&units=2", 1), ("unit=day&units=1", 0)):
+            reply = self.pipeline.ask("api", "GET", "/v1/uniques?event=view&format=csv&" + time)
+            self.assertEqual(len(reply.headers.get_all("X-Millrace-Visitor-Key", [])), notes, reply.headers)
 
     def make_places(self, setting):
         """A file of the name that the setting has."""

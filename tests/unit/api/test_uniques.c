@@ -338,6 +338,10 @@ static void a_retention_excludes_the_lookback(void **state)
                                  "{\"n\":null,\"share\":null,\"complete\":false},"));
     q.query.format = QUERY_CSV;
     assert_non_null(strstr(render(&c, APRIL + 3 * DAY, APRIL + 2 * DAY, 0), "2012-04-02,1,,,false\n"));
+    c.from = c.rows[2].start;
+    c.to = c.rows[2].end;
+    assert_null(unique_render_key_note(&c, 0));
+    assert_non_null(unique_render_key_note(&c, DAY)); /* members of the lookback have another key */
     unique_count_free(&c);
 }
 
