@@ -1,10 +1,13 @@
-"""Answers from quarter hours, in random zones and units, equal a model with zoneinfo: before and after compactions, and around a switch
-from hours to quarter hours. What hours cannot answer is refused with the time from which it can be answered."""
+"""Answers from quarter hours, counts and values, in random zones and units, equal a model with zoneinfo and decimals: before and after
+compactions, and around a switch from hours to quarter hours. What hours cannot answer is refused with the time from which it can be
+answered."""
 # full: MILLRACE_ROUNDS=100
 import collections
 import datetime
 import itertools
+import json
 import zoneinfo
+from decimal import Decimal
 
 import harness
 import test_quarters
@@ -77,9 +80,20 @@ class QuarterZones(test_quarters.Programs):
             return "no-quarter-hours"
         return None if rounds or not self.is_part(zone, start, end) else "part-hour-zone"
 
+    def amounts(self, key, country):
+        """The starts of the counted periods of all events with a value, and the values."""
+        return [(e["t"] - e["t"] % self.length(e["t"]), Decimal(e["p"])) for e in self.events
+                if e["l"] == key and country in (None, e["c"]) and e.get("p") is not None]
+
     def rows(self, zone, unit, starts, span):
         rows = collections.Counter(zone.start(t, unit) for t in starts if span[0] <= t < span[1])
         return sorted(rows.items())
+
+    def sums(self, zone, unit, amounts, span):
+        rows = collections.Counter()
+        for t, n in amounts:
+            rows[zone.start(t, unit)] += n if span[0] <= t < span[1] else 0
+        return sorted((t, n) for t, n in rows.items() if n)
 
     # Questions.
 
@@ -108,17 +122,18 @@ class QuarterZones(test_quarters.Programs):
             self.assertIn(since.strftime("%Y-%m-%dT%H:%M:%S"), reply.body.decode(), where)
 
     def check_series(self, zone, unit, span, rounds):
-        key, country = self.random.choice(KEYS), self.random.choice([None, "JP", "US"])
+        key, country, total = self.random.choice(KEYS), self.random.choice([None, "JP", "US"]), self.random.choice("uur")
         name = self.random.choice(["15m", "quarter"]) if unit == "15m" else unit
-        params = dict(ns="c.u" if country else "u", key=key, sub=country, unit=name, timezone=zone.name, from_=span[0], to=span[1],
+        params = dict(ns=("c." if country else "") + total, key=key, sub=country, unit=name, timezone=zone.name, from_=span[0], to=span[1],
                       round=rounds and "hour" or None)
         reply, refused = self.ask("series", **params), self.refusal(zone, unit, *span, rounds)
         where = (self.log, self.since(), params, reply.body)
         if refused:
             return self.check_refused(reply, refused, where)
         self.assertEqual(reply.status, 200, where)
-        answer, is_part = reply.json(), self.is_part(zone, *span)
-        self.assertEqual([(r["t"], r["n"]) for r in answer["rows"] if r["n"]], self.rows(zone, unit, self.starts(key, country), span), where)
+        answer, is_part = json.loads(reply.body, parse_float=Decimal), self.is_part(zone, *span)
+        expected = self.rows(zone, unit, self.starts(key, country), span) if total == "u" else self.sums(zone, unit, self.amounts(key, country), span)
+        self.assertEqual([(r["t"], r["n"]) for r in answer["rows"] if r["n"]], expected, where)
         self.assertEqual(answer["total"], sum(r["n"] for r in answer["rows"]), where)
         self.assertEqual(answer.get("approximate", False), is_part, where)
         return None

@@ -1,11 +1,12 @@
-"""Random programs of posts, kills, seals, compactions, changes of shards and one switch to resolution = 15m: after each, the archive equals
-a model, rollups included, and --verify finds nothing."""
+"""Random programs of posts, kills, seals, compactions, changes of shards and one switch to resolution = 15m: after each, the archive
+equals a model, values and rollups included, and --verify finds nothing."""
 # full: MILLRACE_ROUNDS=300
 import collections
 import datetime
 import json
 import os
 import time
+from decimal import Decimal
 
 import harness
 import test_aggregator
@@ -19,6 +20,12 @@ max_ahead = 0
 [total u]
 key = l
 [subtotal c.u]
+key = c
+[total r]
+key = l
+value = p
+scale = 2
+[subtotal c.r]
 key = c
 [unique v.u]
 member = v
@@ -38,7 +45,7 @@ def period(t, quarter):
 
 
 class Model:
-    """Each count by (counter, key, start, length, name); the archive's lines follow from them."""
+    """Each count or sum by (total, key, period, sub key); the archive's lines follow from them."""
 
     def __init__(self):
         self.counts, self.sets, self.since = collections.Counter(), collections.defaultdict(set), None
@@ -49,13 +56,15 @@ class Model:
         quarter = self.since is not None and event["t"] >= (self.running or self.since)
         is_first = not quarter and self.since is not None and event["t"] >= self.since
         user, country = (stored(event[k].encode()).decode() if isinstance(event[k], str) else "None" for k in "lc")
-        self.counts[user, period(event["t"], quarter) + ("0" if is_first else ""), country] += 1
+        for ns, n in (("u", 1), ("r", cents(event))):
+            if n is not None:
+                self.counts[ns, user, period(event["t"], quarter) + ("0" if is_first else ""), country] += n
         self.sets["v.u", user, period(event["t"], False)].add(event["v"])
         if self.since is not None:
             self.sets["q.u", user, period(event["t"], quarter) + ("0" if is_first else "")].add(event["v"])
 
     def forget(self, user):
-        self.counts = collections.Counter({k: n for k, n in self.counts.items() if k[0] != user})
+        self.counts = collections.Counter({k: n for k, n in self.counts.items() if k[1] != user})
         self.sets = collections.defaultdict(set, {k: members for k, members in self.sets.items() if k[1] != user})
 
     def kept(self, p):
@@ -68,9 +77,9 @@ class Model:
 
     def lines(self):
         totals, subs, parts = (collections.defaultdict(collections.Counter) for _ in range(3))
-        for (user, p, country), n in self.counts.items():
-            totals["u|" + user][p] += n
-            subs["c.u|" + user, self.kept(p)][country] += n
+        for (ns, user, p, country), n in self.counts.items():
+            totals["%s|%s" % (ns, user)][p] += n
+            subs["c.%s|%s" % (ns, user), self.kept(p)][country] += n
         sums = collections.defaultdict(collections.Counter)
         for (key, p), names in subs.items():
             while True:
@@ -99,6 +108,11 @@ class Model:
         return sorted("%s|%s.%s,%s" % (*k, short(m)) for k, m in sums.items() if k in whole or len(parts[k]) > 1)
 
 
+def cents(event):
+    """The value of an event times 100, or None."""
+    return event.get("p") and int(Decimal(event["p"]) * 100)
+
+
 def short(members):
     return "#%d" % len(members) if len(members) > 3 else "=" + " ".join(str(m) for m in sorted(members))
 
@@ -113,7 +127,7 @@ class Programs(harness.MillraceTest):
         self.random = harness.seeded()
 
     def begin(self, name, quarters=None):
-        self.name, self.log, self.shards, self.events = name, [], self.random.randrange(1, 4), []
+        self.name, self.log, self.shards, self.events = name, [], self.random.randrange(1, 5), []
         self.model, self.pubsub = Model(), test_aggregator.Pubsub(self)
         self.configure(self.random.random() < 0.3 if quarters is None else quarters)
         self.aggregator = self.launch()
@@ -146,7 +160,8 @@ class Programs(harness.MillraceTest):
         around = self.random.choice(self.times) + self.random.choice([-1, 0, 0, 1, 2]) * DAY // 2
         events = [{"t": around + self.random.choice([self.random.randrange(DAY), self.random.randrange(3 * HOUR)]),
                    "l": self.random.choice(["a", "a!x", "a-", "twelve_bytes"]), "c": self.random.choice(["JP", "US", None]),
-                   "v": self.random.randrange(6)} for _ in range(self.random.choice([1, 5, 60]))]
+                   "v": self.random.randrange(6), "p": self.random.choice([None, "0.00", "7.25", "-7.25", "%d.%02d" % (around % 1000, around % 97)])}
+                  for _ in range(self.random.choice([1, 5, 60]))]
         self.publish(events)
 
     def publish(self, events):
@@ -174,7 +189,7 @@ class Programs(harness.MillraceTest):
         self.wait_counted()
         shards = []
         if self.random.random() < 0.3:
-            self.shards = self.random.randrange(1, 4)
+            self.shards = self.random.randrange(1, 5)
             shards = ["--shards=%d" % self.shards]
         self.compactor(*shards)
         self.check()
@@ -209,7 +224,7 @@ class Programs(harness.MillraceTest):
 
     def import_export(self, exported):
         """An export, imported elsewhere, makes the same archive."""
-        other, args = self.path(self.name, "other%d" % len(self.log)), ["--aggregator-url=none", "--sortdb-url=none", "--again"]
+        other, args = self.path(self.name, "other%d" % len(self.log)), ["--aggregator-url=none", "--sortdb-url=none", "--again", "--config=" + self.config]
         if self.model.hours_from:
             args.append("--drop-hours-before=" + time.strftime("%Y-%m-%d", time.gmtime(self.model.hours_from)))
         path = self.write(self.name + ".export", exported)
@@ -332,7 +347,7 @@ class Quarters(Programs):
                 self.assertIn("whole hours from 0110 on" if by_quarter else "set [input] resolution = 15m first", refused.stderr.decode())
                 done = self.imported(url, rows, "--format=csv", "--config", self.config)
                 self.assertEqual(done.returncode, 0, done)
-                self.model.counts["b", period(1333249200, by_quarter), "JP"] += 5
+                self.model.counts["u", "b", period(1333249200, by_quarter), "JP"] += 5
                 if not is_running:
                     self.aggregator = self.launch()
                 self.post()
