@@ -432,6 +432,10 @@ const checks = {
     await remedy.filter({ hasText: "add to the configuration" }).waitFor();
     await remedy.filter({ hasText: "millrace sql" }).waitFor();
     await page.keyboard.press("Escape");
+    await visit(page, query({ view: "key", ns: "u", key: "bitly", period: "all", unit: "day", zone: "UTC", where: "user:bitly" })); // the key itself
+    await page.getByRole("heading", { name: "events with user: " }).waitFor();
+    await card("link").locator(".bars tbody tr").first().waitFor();
+    assert.equal(await page.locator(".why:visible").count(), 0);
     await visit(page, query({ period: "all", zone: "UTC", where: "user:bitly" })); // Overview: the counter of users has these
     const total = task.total.toLocaleString("en-US");
     await page.locator(".tile .value", { hasText: new RegExp(`^${total}$`) }).first().waitFor();

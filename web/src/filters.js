@@ -36,7 +36,8 @@ const totalOf = (totals, counter) => totals.find((total) => total.ns === counter
  */
 export function counterOf(totals, total, key, filters, by) {
   const alike = [total, ...totals.filter((other) => other !== total && other.value === total.value && other.having === total.having)];
-  const values = [...(isConstant(total) ? [] : [[total.key, key]]), ...filters.map(([label, value]) => [expressionOf(totals, total, label), value])];
+  const values = [...(isConstant(total) ? [] : [[total.key, key]]), ...filters.map(([label, value]) => [expressionOf(totals, total, label), value])]
+    .filter(([expression, value], i, all) => all.findIndex((one) => one[0] === expression && one[1] === value) === i); // a repeated filter changes nothing
   const keyed = ([expression]) => alike.find((other) => other.key === expression);
   const subtotal = (of, expression) => of?.subtotals.find((one) => one.key === expression);
   const whole = alike.find(isConstant);
