@@ -1,5 +1,6 @@
 #include "scraper/metadata.h"
 
+#include "base/text_hash.h"
 #include "metrics/exposition.h"
 
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* metadata: types, help texts and units of metrics, from the comments of scraped pages, for the answer of /api/v1/metadata.
  *
- * 1. A metric has the texts of the page that was read last. A text has at most METADATA_TEXT_MAX bytes, and ends at a NUL.
+ * 1. A metric has the texts of the page that was read last. The caller reads a page if its comments have changed. A text has
+ *    at most METADATA_TEXT_MAX bytes, and ends at a NUL.
  * 2. At most METADATA_NAMES_MAX metrics are known. Those of further metrics are not kept. A restart forgets all. */
 #ifndef MILLRACE_SCRAPER_METADATA_H
 #define MILLRACE_SCRAPER_METADATA_H

@@ -307,6 +307,7 @@ int scrape_read(struct scrape *s, enum exposition_format format, struct bytes pa
         }
     }
     s->is_up = r == EXPOSITION_END;
+    s->comments = e.comments;
     if (!s->is_up) {
         *error = e.error;
         known_series_free(&s->series);

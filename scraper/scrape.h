@@ -45,6 +45,7 @@ struct scrape {
     double seconds; /* duration */
     bool is_up;
     uint64_t samples;    /* of the page */
+    uint64_t comments;   /* hash of the page's comments */
     uint64_t duplicates; /* samples of a series that the page or the scraper has already; dropped */
     uint64_t lines;
     struct buf out; /* the lines */

@@ -37,7 +37,7 @@ struct watched {
     struct known_series known;
     bool is_up;
     double seconds;
-    uint64_t samples;
+    uint64_t samples, comments;
     char error[200]; /* of the last scrape; "": none */
 };
 
@@ -125,8 +125,10 @@ static void finish(struct watched *w, enum http_client_result result, const stru
     if (!fault &&
         scrape_read(&s, format, buf_bytes(&w->page), &l->config.rules, &w->target->labels, &error) != 0)
         fault = error.text;
-    if (s.is_up)
+    if (s.is_up && s.comments != w->comments) {
+        w->comments = s.comments;
         metadata_read(&l->metadata, buf_bytes(&w->page));
+    }
     set_error(w, fault ? fault : "");
     clear_page(w);
     scrape_end(&s, &w->target->labels, &w->known);

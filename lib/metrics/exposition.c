@@ -1,5 +1,7 @@
 #include "metrics/exposition.h"
 
+#include "base/text_hash.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <strings.h>
@@ -369,6 +371,7 @@ enum exposition_result exposition_next(struct exposition *e)
         if (e->format == EXPOSITION_TEXT)
             skip_blanks(e);
         if (peek(e) == '#') {
+            e->comments = e->comments * 31 + text_hash(bytes_of(e->line, (size_t)(e->line_end - e->line)));
             if (!read_comment(e))
                 return EXPOSITION_BAD;
         } else if (e->at < e->line_end || e->format == EXPOSITION_OPENMETRICS) {

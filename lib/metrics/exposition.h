@@ -7,7 +7,8 @@
  *
  * 1. A page is read as a whole or not at all: at the first error the caller drops the samples before it.
  * 2. Every line ends with LF, so a page that ends inside a line is an error. An OpenMetrics page ends with `# EOF`.
- * 3. Types, help texts, units and exemplars are checked for their form and ignored. A metric may change its type.
+ * 3. Types, help texts, units and exemplars are checked for their form and ignored. A metric may change its type. A hash of
+ *    the lines with # shows whether they have changed since another page.
  * 4. The texts of a sample point into the body or into the reader. They are valid until the next call. */
 #ifndef MILLRACE_EXPOSITION_H
 #define MILLRACE_EXPOSITION_H
@@ -42,7 +43,8 @@ struct exposition {
     enum exposition_format format;
     const char *at, *end, *line, *line_end; /* position, end of the body, and the line in progress */
     size_t n_line;
-    bool is_ended; /* after `# EOF` */
+    uint64_t comments; /* hash of the lines with # before `line` */
+    bool is_ended;     /* after `# EOF` */
     struct exposition_label *labels;
     size_t n_labels, cap_labels;
     struct buf text; /* the unescaped values of the line */

@@ -139,6 +139,20 @@ class Targets(ScraperTest):
                                      {"a_bucket": "stale", "a_sum": "stale", "a_count": "stale", "b": "stale"}, {"b": 2}])
         self.assertEqual([values["up"] for _, values in sorted(self.scrapes().items())][:4], [1, 1, 0, 1])
 
+    def test_metadata_of_a_type_that_changes(self):
+        """The page has the same number of samples and of bytes."""
+        page = ["# TYPE a counter\n# HELP a one\na 1\n"]
+        target = self.target({"/metrics": lambda: page[0]})
+        self.write_targets((target.address, {}))
+        self.pubsub()
+        scraper = self.scraper()
+
+        def wait_texts(*texts):
+            wait_until(lambda: scraper.get("/api/v1/metadata").json()["data"].get("a") == [dict(zip(("type", "help", "unit"), texts))], lambda: scraper.get("/api/v1/metadata").text)
+        wait_texts("counter", "one", "")
+        page[0] = "# TYPE a summary\n# HELP a two\na 1\n"
+        wait_texts("summary", "two", "")
+
     def test_files_that_change(self):
         target = self.target({"/metrics": "a 1\n"})
         self.write_targets((target.address, {"job": "one"}))
