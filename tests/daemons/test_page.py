@@ -222,7 +222,7 @@ class Page(PageCase):
 
     def test_metrics(self):
         address = "/?view=metrics&metric=up"
-        self.check(["finds, filters and draws metrics", "shows many lines and hostile labels"], "zooms a metric and goes back", "has no serious fault of accessibility",
+        self.check(["finds, filters and draws metrics", "shows many lines and hostile labels"], "zooms a metric and goes back", "begins with a counted stream", "has no serious fault of accessibility",
                    "fits from 320 pixels to 4K, light and dark", "does not shift in any order of answers", "says that metricdb does not answer",
                    addresses=[address], views={"metrics": address}, is_full=FULL)
 

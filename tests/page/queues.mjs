@@ -117,6 +117,25 @@ export const queuesChecks = ({ open, close, post, daemon, query, until, HOSTILE,
       await close(page);
     },
 
+    /** Live and Queues begin with events, whatever other streams there are. */
+    async "begins with a counted stream"() {
+      const t = Math.floor(Date.now() / 1000);
+      await post({ t, l: "counted", c: "US" });
+      const published = await fetch(`${daemon("pubsub").url}/pub?stream=a_log`, { method: "POST", body: "another line\n" });
+      assert.equal(published.status, 200);
+      const page = await open(query({ view: "live" }));
+      await page.locator("select[name=stream] option[value=a_log]").waitFor({ state: "attached" });
+      assert.equal(await page.locator("select[name=stream]").inputValue(), "clicks");
+      await page.locator(".lines li", { hasText: '"counted"' }).waitFor();
+      await page.getByRole("link", { name: "Queues" }).click();
+      await page.getByRole("link", { name: "Show producers and cursors of a_log" }).waitFor();
+      await page.getByRole("heading", { name: "Producers and cursors of clicks" }).waitFor();
+      const heads = page.getByRole("region", { name: "Producers" }).getByRole("columnheader");
+      await heads.first().waitFor();
+      assert.equal(await heads.first().textContent(), "Host"); // the id of a producer is long
+      await close(page);
+    },
+
     async "says that pubsub hangs"() {
       const page = await open(withToken({ view: "live" }, taskOf().viewer), {});
       await page.locator(".lines li").first().waitFor();

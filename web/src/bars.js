@@ -7,10 +7,10 @@ const percent = (x) => (x === null ? "–" : share(x));
 
 /**
  * `link` returns the address behind a row, or null. `rows` are {key, n, share}, `other` is the rest of the total. `count` formats a number.
- * A share is null if a row, or the rest, is negative; `part(row)` gives another text in its place, under the third of `heads`. `moved` has
- * {before, change} of keys, and each row shows its change against the time before.
+ * A share is null if a row, or the rest, is negative; `part(row)` gives another text in its place, under the third of
+ * `heads`, which are then shown. `moved` has {before, change} of keys, and each row shows its change against the time before.
  */
-export function bars({ caption, rows, other, total, link, pressed, none, count = counted, moved, part = (row) => percent(row.share), heads = ["Key", "Events", "Share"] }) {
+export function bars({ caption, rows, other, total, link, pressed, none, count = counted, moved, part = (row) => percent(row.share), heads }) {
   const most = Math.max(0, ...rows.map((row) => row.n)) || 1;
   const movement = (key) => {
     const found = moved?.[key];
@@ -37,6 +37,6 @@ export function bars({ caption, rows, other, total, link, pressed, none, count =
   numbers.style.setProperty("--length", Math.max(...[...rows.map((row) => row.n), other ?? 0].map((n) => count(n).length)));
   return h("table", { class: "bars" }, h("caption", { class: "visually-hidden" }, caption),
     h("colgroup", {}, h("col"), numbers, h("col", { class: "part" }), moved && h("col", { class: "moved" })),
-    h("thead", { class: "visually-hidden" }, h("tr", {}, ...[...heads, ...(moved ? ["Change"] : [])].map((t) => h("th", { scope: "col" }, t)))),
+    h("thead", { class: heads ? null : "visually-hidden" }, h("tr", {}, ...[...(heads ?? ["Key", "Events", "Share"]), ...(moved ? ["Change"] : [])].map((t) => h("th", { scope: "col" }, t)))),
     h("tbody", {}, body.length ? body : h("tr", {}, h("td", { colspan: moved ? "4" : "3", class: "muted" }, none || "No events in this time."))));
 }

@@ -163,8 +163,8 @@ export function liveView(state) {
   function showNote() {
     const n = (columns.length ? rows : lines).childElementCount;
     const shown = condition ? `The last ${plural(n, "line", "lines")} for which the condition is true`
-      : `${count(n)} of the last ${plural(seen.length, "line", "lines")}${!filter.value ? "" : n === 1 ? " contains the text" : " contain the text"}`;
-    note.textContent = `${shown}; ${plural(total, "line", "lines")} received. Above ${count(LINES_A_SECOND)} lines a second the page shows a sample.`;
+      : filter.value ? `${count(n)} of the last ${plural(seen.length, "line", "lines")} ${n === 1 ? "contains" : "contain"} the text` : `The last ${plural(n, "line", "lines")}`;
+    note.textContent = `${shown}; ${plural(total, "line", "lines")} received.${isSample ? ` Above ${count(LINES_A_SECOND)} lines a second the page shows a sample.` : ""}`;
   }
 
   const matching = () => seen.filter(matches);
@@ -277,8 +277,9 @@ export function liveView(state) {
   const stopPipeline = watchPipeline((pipeline) => {
     const names = streamsOf(pipeline);
     showHint(chosen !== undefined && statsOf(pipeline, "pubsub")?.streams[chosen]?.end === "0").catch(() => {}); // the lines go on without it
-    if (names.join() === streams || !names.length) return;
-    streams = names.join();
+    const all = names.toSorted().join(); // the order changes while the aggregator does not answer
+    if (all === streams || !names.length) return;
+    streams = all;
     const name = names.includes(state.stream) ? state.stream : names[0];
     choose.replaceChildren(select("Stream", "stream", names.map((n) => [n]), name, (stream) => go({ stream })));
     openStream(name, Number(statsOf(pipeline, "pubsub").streams[name].end));

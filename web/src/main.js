@@ -37,7 +37,7 @@ function freshness(reply) {
   const zone = zoneOf(read());
   const until = reply.complete_until;
   const time = until && !reply.rows.every((row) => row.passed) ? ` until ${isToday(until, zone) ? clock(until, zone) : moment(until, zone)}` : "";
-  byId("freshness").textContent = until ? `${reply.approximate ? "approximate" : "complete"}${time}` : "completeness not known";
+  byId("freshness").textContent = until ? `complete${time}${reply.approximate ? ", counts approximate" : ""}` : "completeness not known";
   byId("freshness").title = reply.held_by ? `held back by ${reply.held_by}` : "";
 }
 

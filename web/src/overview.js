@@ -115,7 +115,7 @@ export function overview(view, { freshness }) {
 
   function showComplete(reply) {
     const until = reply.complete_until;
-    if (until && reply.rows.every((row) => row.passed)) complete.show("the end", reply.approximate ? "of this time, approximate" : "of this time");
+    if (until && reply.rows.every((row) => row.passed)) complete.show("the end", reply.approximate ? "of this time; the counts are approximate" : "of this time");
     else complete.show(until ? clock(until, zone) : "–", reply.held_by ? `held back by ${reply.held_by}` : !until ? "not known" : isToday(until, zone) ? "every event accepted before" : moment(until, zone));
   }
 

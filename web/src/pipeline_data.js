@@ -91,4 +91,8 @@ export const nameOf = (d) => [d.name, d.cell || d.at].filter(Boolean).join(" ");
 export const daemonOf = (pipeline, name) => pipeline.daemons.find((d) => d.name === name);
 export const statsOf = (pipeline, name) => daemonOf(pipeline, name)?.stats ?? null;
 export const isDown = (pipeline, name) => pipeline.daemons.some((d) => d.name === name && ["unreachable", "not ready"].includes(d.state));
-export const streamsOf = (pipeline) => Object.keys(statsOf(pipeline, "pubsub")?.streams ?? {});
+/** The names of the streams. Those that are counted come first: a view begins with events, and not with the samples of metrics. */
+export function streamsOf(pipeline) {
+  const counted = statsOf(pipeline, "aggregator")?.streams ?? {};
+  return Object.keys(statsOf(pipeline, "pubsub")?.streams ?? {}).sort((a, b) => (b in counted) - (a in counted));
+}

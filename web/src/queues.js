@@ -127,12 +127,14 @@ export function queuesView(state) {
 
   const streamsOf = (p) => p.daemons.filter((d) => d.name === "pubsub").flatMap((d) => Object.entries(d.stats?.streams ?? {}).map(([name, s]) => [d, name, s]));
 
+  /** What the aggregator of a pubsub says about a stream; undefined if the stream is not counted. */
+  const countedOf = (p, d, name) => p.daemons.find((a) => a.name === "aggregator" && (a.cell ?? "") === (d.cell ?? ""))?.stats?.streams?.[name];
+
   function drawStreams(p) {
     const all = streamsOf(p);
     const isOne = p.daemons.filter((d) => d.name === "pubsub").length === 1;
-    const counted = (d, name) => p.daemons.find((a) => a.name === "aggregator" && (a.cell ?? "") === (d.cell ?? ""))?.stats?.streams?.[name];
     fill(streams, all.length ? table("Streams", ["Stream", "In", "On disk", "Subscribers", "Last line", "Counted", "Held back by"], all.map(([d, name, s]) => {
-      const of = counted(d, name);
+      const of = countedOf(p, d, name);
       return [[chooser(bdi(name), `Show producers and cursors of ${name}`, chosen.stream === name && (isOne || chosen.pubsub === d.url), { stream: name, pubsub: d.url }),
         isOne ? "" : h("span", { class: "muted" }, ` ${nameOf(d)}`)],
       number(perSecond.of(`${d.url} ${name}`, s.lines_published)), number(bytes(s.disk_bytes)), number(count(s.subscribers)),
@@ -146,7 +148,10 @@ export function queuesView(state) {
     pipeline = p;
     perSecond.next(p.time);
     const known = streamsOf(p);
-    if (chosen.stream === undefined && known.length) chosen = { ...chosen, stream: known[0][1], pubsub: known[0][0].url };
+    if (chosen.stream === undefined && known.length) {
+      const [d, name] = known.find(([own, each]) => countedOf(p, own, each)) ?? known[0];
+      chosen = { ...chosen, stream: name, pubsub: d.url };
+    }
     drawQueues(p);
     drawStreams(p);
     if (JSON.stringify([chosen, numbers()]) !== before) reload();
@@ -220,9 +225,9 @@ export function queuesView(state) {
     const holds = (each) => [each.producer, each.name].some((name) => name && (held === name || held.endsWith(`/${name}`)));
     stream.title("Producers and cursors of ", bdi(of.stream));
     fill(stream,
-      producers.length ? table("Producers", ["Producer", "Host", "Complete until", "Silent", "State", "Change"], producers.map((each) => [bdi(each.producer), bdi(each.name ?? "–"),
+      producers.length ? table("Producers", ["Host", "Complete until", "Silent", "State", "Producer", "Change"], producers.map((each) => [bdi(each.name ?? "–"),
         each.until ? moment(each.until) : "–", each.silent_seconds === undefined ? "–" : duration(each.silent_seconds),
-        each.left_out ? "left out of completeness" : holds(each) ? "holds the counts back" : "",
+        each.left_out ? "left out of completeness" : holds(each) ? "holds the counts back" : "", bdi(each.producer),
         each.until === undefined || each.left_out ? "" : act("leave-out", () => `Leave ${each.name ?? each.producer} out of completeness until it sends again? Its events that arrive later are still counted.`,
           { ...of, producer: each.producer }, { title: "Leave out", done: () => "The producer is left out" })])) : h("p", { class: "muted" }, "The stream has no producer."),
       cursors.length ? table("Cursors", ["Cursor", "Behind", "Lines", "Time", "Change"], cursors.map((c) => [bdi(c.name), bytes(Number(c.lag_bytes)), count(c.lag_lines), c.lag_seconds === null ? "–" : duration(c.lag_seconds),

@@ -20,7 +20,7 @@ export function slowestPanel({ total, subtotal, source }, link) {
   let rows = [];
   let asked = "";
   let until = 0;
-  p.body.style.setProperty("--rows", TOP);
+  p.body.style.setProperty("--rows", TOP + 1); // and the heads
   p.head.append(share({ name: `p95-${name}`, request: () => request, rows: () => [[name, `p95 of ${value}`, "events"], ...rows.map((r) => [r.key, r.n, r.events])] }));
 
   async function quantileOf(key, time, signal) {
