@@ -101,7 +101,7 @@ void archive_reload(struct http_request *req, void *ctx)
     bool is_valid = !http_param(req, "format", &format) || bytes_equal_str(format, "json");
     if (call->n == 0 || !is_valid) {
         if (call->n == 0)
-            http_problem(req, 404, "no-archive", "set [api] archive, or ask sortdb",
+            http_problem(req, 404, "no-archive", "set [api] archive, or send the request to sortdb",
                 "the api does not read an archive itself");
         else
             http_problem(req, 400, "bad-parameter", NULL, "format must be json");

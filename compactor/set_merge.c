@@ -221,7 +221,7 @@ static enum compact_result add_part(
     return r;
 }
 
-/* Writes the lines of the periods [from, to) of a level, each before its parts. */
+/* Writes the lines of the periods [from, to) of a level. The line of a period precedes those of its parts. */
 static enum compact_result write_level(struct set_merge *m, enum period_unit unit, size_t from, size_t to)
 {
     enum compact_result r = COMPACT_OK;

@@ -16,7 +16,7 @@ struct edge_file;
 
 /* `path` is valid until edge_file_free. */
 struct edge_file *edge_file_new(struct lists_server *server, const char *path);
-/* Reads the file from its beginning, also if it is being read. */
+/* Reads the file from its beginning. A read in progress begins again. */
 void edge_file_read(struct edge_file *f);
 void edge_file_tick(struct edge_file *f);
 /* Call after lists_close, because the lists may have the file's change. *f may be NULL. */

@@ -9,7 +9,7 @@
  *    once, also after a kill. The ids of alerts are stable.
  * 2. A message has the firing alerts of a group and those that have resolved since the last message. A new group waits for
  *    `wait`, later changes for `interval`. Without changes the message is repeated every `repeat`. A large
- *    group has several notices of about 128 KiB. If they exceed a request, the changes come first and the rest later.
+ *    group has several notices of about 128 KiB. If the notices exceed a request, those with changes are sent first.
  * 3. A silenced alert is in no notice. Its resolution is not sent, either. Alertmanager has silences of its own.
  * 4. If an alert fires and resolves before any message about it was stored, none is sent. */
 #ifndef MILLRACE_ALERT_MESSAGES_H

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 #define PUT_MAX ((size_t)8 << 20)       /* bytes of messages in a request */
-#define MATCH_PAUSE (5 * USEC_PER_MSEC) /* until more alerts are matched with silences */
+#define MATCH_PAUSE (5 * USEC_PER_MSEC) /* between two steps of matching alerts with silences */
 
 struct outgoing {
     struct ruler *ruler;

@@ -16,8 +16,9 @@ const struct option_row spamfilter_settings[] = {
         "false positives of a new filter, as a share of the checked hosts and paths: 0.0001 to 0.1",
         .fallback = "0.001"),
     SETTING_SIZE("recent", "4M", 64 << 10, 64 << 20,
-        "latest updates that the exact table keeps, in bytes of the journal: about 25 and the URL for each; "
-        "the table takes up to ten times as much memory"),
+        "journal bytes of the latest updates that the exact table keeps; an update takes about 25 bytes and "
+        "its "
+        "URL, and up to ten times as much memory"),
     SETTING_DURATION("sync_every", "10s", 10, 3600000, "s",
         "time between two writes of the filter's changed pages; the journal makes each update durable"),
     SETTING_STRING("stream", "stream of pubsub with lines that update the marks; default: none"),

@@ -8,7 +8,7 @@
 
 #define SERVICE_FIRST_SOCKET 3 /* descriptor of the first socket that the service manager passes */
 
-/* What a message to the service manager says beside its text. */
+/* Flags of a message to the service manager. */
 #define SERVICE_READY 1u    /* READY=1 */
 #define SERVICE_STOPPING 2u /* STOPPING=1 */
 

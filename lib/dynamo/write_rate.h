@@ -2,8 +2,8 @@
  *
  * A unit is what the table counts: one for each started KB of an item. Until a write is throttled, the rate has no limit. Then the
  * limit begins at the rate of the writes so far, and each answer moves it: accepted units raise it, throttled units
- * lower it ten times as much. It therefore settles where about a tenth of the units is throttled, just above the rate that the
- * table allows, so nearly all that it allows is used.
+ * lower it ten times as much. The limit therefore settles just above the rate that the table allows,
+ * where about a tenth of the units is throttled.
  *
  * 1. The limit rises only while it holds writes back, and faster the more units were accepted in a row.
  * 2. The limit is never below the rate that the table has accepted in the last seconds: answers to writes that were sent before

@@ -69,7 +69,8 @@ enum filter_result filter_header_check(const struct filter_header *h, const char
     else if (h->identity.version != VERSION)
         why = "unknown format version";
     else if (!filter_header_is_whole(h) || !is_valid(h))
-        why = "the header is damaged; if filter_open fails, too, delete the file and its log, and add the "
+        why = "the header is damaged; if a writer cannot open the filter, either, delete the file and its "
+              "log, and add the "
               "members again";
     return why ? (enum filter_result)error_set(error, FILTER_DAMAGED, "%.500s: %s", path, why) : FILTER_OK;
 }

@@ -482,7 +482,7 @@ static void end_commit(struct file_archive *a)
         a->committed = c->state;
         c->state = (struct archive_state){.n_files = 0};
         a->numbers.commits++;
-        /* The files that the durable state records as complete may be published. */
+        /* Publish only files that the durable state records as complete. */
         for (size_t i = 0; i < a->committed.n_files; i++) {
             const struct archive_file_state *s = &a->committed.files[i];
             for (size_t k = 0; k < a->n_parts && s->finishing; k++) {

@@ -461,7 +461,7 @@ static bool has_dash(struct bytes text)
     return has;
 }
 
-/* Returns the reason to refuse a line that matches a built-in format but is in another format. With further fields
+/* Returns the reason to refuse a line that matches a built-in format by accident. With further fields
  * before the address, one of them would be read as the identity, and "- ann" or "192.0.2.7 - ann" as the user. Without a
  * virtual host, the identity would be read as the address. A server that asks for no identity writes "-", so no client can
  * choose the name of a user that is refused. */

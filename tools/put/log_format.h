@@ -39,7 +39,7 @@ bool log_format_copy(const struct log_format *f, const char *member, struct buf 
 /* Sets *member to the name of the i-th field if the field contains an address of the client or of a proxy, else to NULL. Returns false if
  * the format has no i-th field. */
 bool log_format_address(const struct log_format *f, size_t i, const char **member);
-/* The work for the latest line, in bytes read. */
+/* Returns the number of steps that the match of the latest line took. A step reads about one byte. */
 uint64_t log_format_steps(const struct log_format *f);
 
 #endif

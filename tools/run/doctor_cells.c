@@ -22,7 +22,7 @@
 #define TRIES 20
 #define POLL (100 * USEC_PER_MSEC)
 
-/* A queue that cells copy. */
+/* A queue whose events the cells copy. */
 struct copied_queue {
     char id[NAME_LEN_MAX + 1];
     uint64_t mark; /* the highest of all cells */

@@ -1,4 +1,4 @@
-/* host_status: the part of a look (pipeline_status.h) at the archive, the clock and the disks of this host.
+/* host_status: examines the archive, the clock and the disks of this host, as a part of pipeline_status.h.
  *
  * This part follows the requests to the daemons. The problem of a disk then replaces the problems of daemons that more
  * space on this disk ends, and the clock is compared with the time until which counts are complete. */

@@ -114,7 +114,7 @@ export async function filteredUnique(state, unique, key, signal) {
   const name = unique.ns.split(".")[0];
   const sections = `[total NAME]\nkey = ${expression}\n[unique ${name}.NAME]\nmember = ${unique.member}\nby = ${unique.by}\n`;
   return same ? { ns: same.ns, key: found.key, missed: [] } : { ns: unique.ns, key, missed: filters,
-    remedy: async () => (filters.length > 1 || !isConstant(totalOf(totals, unique)) ? "The key of a counter has one field. Post events with a field that has all these values, and declare a total and a unique counter of it."
+    remedy: async () => (filters.length > 1 || !isConstant(totalOf(totals, unique)) ? "A counter has one field as its key. Post events with a field that joins the filtered values, and declare a total and a unique counter with this field as key."
       : `add to the configuration, and count the past with millrace recount:\n${sections}`) };
 }
 
