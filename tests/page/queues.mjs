@@ -121,12 +121,18 @@ export const queuesChecks = ({ open, close, post, daemon, query, until, HOSTILE,
     async "begins with a counted stream"() {
       const t = Math.floor(Date.now() / 1000);
       await post({ t, l: "counted", c: "US" });
-      const published = await fetch(`${daemon("pubsub").url}/pub?stream=a_log`, { method: "POST", body: "another line\n" });
-      assert.equal(published.status, 200);
+      const publish = async (stream) => assert.equal((await fetch(`${daemon("pubsub").url}/pub?stream=${stream}`, { method: "POST", body: "another line\n" })).status, 200);
+      await publish("a_log");
       const page = await open(query({ view: "live" }));
       await page.locator("select[name=stream] option[value=a_log]").waitFor({ state: "attached" });
       assert.equal(await page.locator("select[name=stream]").inputValue(), "clicks");
-      await page.locator(".lines li", { hasText: '"counted"' }).waitFor();
+      const line = page.locator(".lines li", { hasText: '"counted"' });
+      await line.first().waitFor();
+      await publish("b_log"); // a further stream does not show the lines again
+      await page.locator("select[name=stream] option[value=b_log]").waitFor({ state: "attached" });
+      await post({ t, l: "after", c: "US" });
+      await page.locator(".lines li", { hasText: '"after"' }).waitFor();
+      assert.equal(await line.count(), 1);
       await page.getByRole("link", { name: "Queues" }).click();
       await page.getByRole("link", { name: "Show producers and cursors of a_log" }).waitFor();
       await page.getByRole("heading", { name: "Producers and cursors of clicks" }).waitFor();

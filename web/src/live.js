@@ -262,8 +262,9 @@ export function liveView(state) {
       { stream: chosen, silence: "pubsub has not answered for 3 seconds: new lines do not arrive." });
   }
 
+  let opened; // a further stream does not begin this one again
   function openStream(name, end) {
-    chosen = name;
+    chosen = opened = name;
     replayed = end;
     stopFollowing();
     start();
@@ -280,9 +281,9 @@ export function liveView(state) {
     const all = names.toSorted().join(); // the order changes while the aggregator does not answer
     if (all === streams || !names.length) return;
     streams = all;
-    const name = names.includes(state.stream) ? state.stream : names[0];
+    const name = [state.stream, opened].find((each) => names.includes(each)) ?? names[0];
     choose.replaceChildren(select("Stream", "stream", names.map((n) => [n]), name, (stream) => go({ stream })));
-    openStream(name, Number(statsOf(pipeline, "pubsub").streams[name].end));
+    if (name !== opened) openStream(name, Number(statsOf(pipeline, "pubsub").streams[name].end));
   }, (error) => { // a shared link may show a stream, but not the pipeline
     if (!state.stream || error.status !== 403) {
       note.replaceChildren(error.message);

@@ -43,7 +43,7 @@ export function slowestPanel({ total, subtotal, source }, link) {
       rows = all.slice(0, TOP);
       request = { path: "v1/quantile", parameters: { ns: subtotal.ns, key: rows[0]?.key ?? "", q: 0.95, ...time } };
       p.note(largest.distinct > ASKED ? `of the ${ASKED} with the most events` : "", missedWords(filtersOf(state)), "Each value is at most 5 % off.");
-      p.show(bars({ caption: name, rows, link, count: middle, heads: [name, `p95 of ${value}`, "Events"], part: (row) => count(row.events),
+      p.show(bars({ caption: name, rows, link, count: middle, heads: [name, "p95", "Events"], part: (row) => count(row.events),
         none: `No events with ${value} ${without(largest) || "in this time"}.` }));
     },
   };
