@@ -503,6 +503,9 @@ const checks = {
       await banner.getByRole("button").click();
     };
     await banner.filter({ hasText: "This API needs a token" }).waitFor();
+    const [head, form] = [await page.locator("header").boundingBox(), await banner.boundingBox()];
+    assert.ok(Math.abs(form.y - head.y - head.height) < 2, `the form is at ${form.y}, below the head of ${head.height}`);
+    assert.equal(await page.getByText("Loading…").isVisible(), false);
     for (const wrong of ["wrong", "\u65e5\u672c", "two words"]) {
       await enter(wrong);
       await banner.filter({ hasText: "The API refuses this token" }).waitFor();
