@@ -12,8 +12,7 @@ struct edge_file {
     const char *path;
     struct line_source *source; /* NULL: complete */
     struct edge_lines lines;
-    enum { IDLE, STORING, REFUSED } state;
-    bool begins_again;
+    bool is_storing, begins_again;
     uint64_t line, bad; /* of this reading */
     struct stats_counter *read, *skipped;
 };
@@ -54,12 +53,6 @@ static bool take_lines(struct edge_file *f)
     return true;
 }
 
-static void store(struct edge_file *f)
-{
-    f->state = STORING;
-    lists_server_change(f->server, &f->change);
-}
-
 /* Adds the next lines. */
 static void take_next(struct edge_file *f)
 {
@@ -76,22 +69,25 @@ static void take_next(struct edge_file *f)
             LOG_U("skipped", f->bad));
     }
     edge_lines_end(&f->lines, &f->change.ops);
-    if (f->change.ops.len > 0)
-        store(f);
+    f->is_storing = f->change.ops.len > 0;
+    if (f->is_storing)
+        lists_server_change(f->server, &f->change);
 }
 
 static void on_done(struct lists_change *change, enum journal_result r)
 {
     struct edge_file *f = (struct edge_file *)change;
-    f->state = r == JOURNAL_OK ? IDLE : REFUSED;
-    if (r == JOURNAL_OK)
+    f->is_storing = r != JOURNAL_OK;
+    if (f->is_storing)
+        lists_server_keep(f->server, change);
+    else
         take_next(f);
 }
 
 void edge_file_read(struct edge_file *f)
 {
     struct error error;
-    f->begins_again = f->state != IDLE;
+    f->begins_again = f->is_storing;
     if (f->begins_again)
         return;
     line_source_close(&f->source);
@@ -115,12 +111,6 @@ struct edge_file *edge_file_new(struct lists_server *server, const char *path)
         .skipped = stats_counter(
             s, "edge_lines_skipped_total", NULL, "lines of the file of edges that are not valid")};
     return f;
-}
-
-void edge_file_tick(struct edge_file *f)
-{
-    if (f && f->state == REFUSED)
-        store(f);
 }
 
 void edge_file_free(struct edge_file **fp)

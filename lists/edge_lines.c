@@ -9,11 +9,6 @@ void edge_lines_end(struct edge_lines *e, struct buf *ops)
     buf_clear(&e->names);
 }
 
-static bool is_name(struct bytes text)
-{
-    return text.len > 0 && text.len <= LIST_NAME_MAX && bytes_is_utf8(text);
-}
-
 const char *edge_lines_take(struct edge_lines *e, struct bytes line, struct buf *ops)
 {
     line = bytes_without_line_end(line);
@@ -24,7 +19,7 @@ const char *edge_lines_take(struct edge_lines *e, struct bytes line, struct buf 
         return "the line has no tab or space between follower and author";
     struct bytes follower = bytes_of(line.ptr, (size_t)(split - line.ptr)),
                  author = bytes_of(split + 1, line.len - follower.len - 1);
-    if (!is_name(follower) || !is_name(author))
+    if (!list_name_is_valid(follower) || !list_name_is_valid(author))
         return "a name is not UTF-8 of 1 to 255 bytes";
     if (e->n_names == LIST_NAMES_MAX || !bytes_equal(author, buf_bytes(&e->author))) {
         edge_lines_end(e, ops);

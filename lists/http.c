@@ -1,5 +1,4 @@
 /* http: the endpoints of lists. */
-#include "base/xxh3.h"
 #include "lists/edge_lines.h"
 #include "lists/lists_server.h"
 
@@ -10,8 +9,6 @@
 #define EDGES_LINES_MAX 10000
 #define REPLY_MAX ((size_t)4 << 20) /* bytes, after which a page ends; the last item may exceed it */
 #define PAGE_MAX 1000
-#define KEYS_MAX 100     /* keys of a page, because each is read */
-#define KEYS_WORK 100000 /* items, after which a page of keys ends */
 #define TOO_LARGE_HINT "send fewer keys, or a smaller item"
 
 /* A request in progress that changes lists. */
@@ -89,18 +86,12 @@ static void change(struct http_request *req, struct call values, struct buf *ops
 
 #define NOT_A_NAME "is not UTF-8 of 1 to %d bytes"
 
-/* JSON shows a name that is UTF-8 as it is, so that the name can be asked again. */
-static bool is_name(struct bytes text)
-{
-    return text.len > 0 && text.len <= LIST_NAME_MAX && bytes_is_utf8(text);
-}
-
 /* Gets a required parameter. Replies 400 and returns false if it is not a name. */
 static bool take_name(struct http_request *req, const char *name, struct bytes *out)
 {
     if (!http_param(req, name, out) || out->len == 0)
         http_problem(req, 400, "missing-parameter", NULL, "the parameter %s is missing", name);
-    else if (!is_name(*out))
+    else if (!list_name_is_valid(*out))
         http_problem(req, 400, "bad-parameter", NULL, "%s " NOT_A_NAME, name, LIST_NAME_MAX);
     else
         return true;
@@ -115,7 +106,7 @@ static bool take_keys(struct http_request *req, struct buf *names)
         struct bytes key = q->params[i].value;
         if (!bytes_equal_str(q->params[i].name, "key"))
             continue;
-        if (!is_name(key)) {
+        if (!list_name_is_valid(key)) {
             http_problem(req, 400, "bad-parameter", NULL, "a key= " NOT_A_NAME, LIST_NAME_MAX);
             return false;
         }
@@ -379,90 +370,39 @@ static void append_name(struct bytes name, void *arg)
     }
 }
 
-static void followers(struct http_request *req, void *ctx)
+/* Replies with the followers of an author, or all keys (NULL), after after=. */
+static void reply_names(struct http_request *req, struct lists_server *server, const struct bytes *author)
 {
-    struct lists_server *server = ctx;
     struct page page = {0};
-    struct bytes author, after = bytes_of("", 0);
+    struct bytes after = bytes_of("", 0);
     struct error error;
-    if (!take_name(req, "author", &author) ||
-        !http_param_u64(req, "limit", PAGE_MAX, 1, PAGE_MAX, &page.limit) || !take_format(req, &page.is_text))
+    enum lists_result r;
+    if (!http_param_u64(req, "limit", PAGE_MAX, 1, PAGE_MAX, &page.limit) || !take_format(req, &page.is_text))
         return;
     (void)http_param(req, "after", &after);
-    if (!page.is_text) {
+    if (author && !page.is_text) {
         buf_append_str(&page.out, "{\"author\":");
-        buf_append_json(&page.out, author);
+        buf_append_json(&page.out, *author);
         buf_append_str(&page.out, ",\"followers\":[");
-    }
-    enum lists_result r =
-        lists_followers(server->lists, author, after, page.limit + 1, append_name, &page, &error);
+    } else if (!page.is_text)
+        buf_append_str(&page.out, "{\"keys\":[");
+    if (author)
+        r = lists_followers(server->lists, *author, after, page.limit + 1, append_name, &page, &error);
+    else
+        r = lists_keys(server->lists, after, page.limit + 1, append_name, &page, &error);
     reply_page(req, &page, r, &error);
 }
 
-/* The digest of a list: of all its items, in order. */
-struct digest {
-    uint64_t hash, items;
-    struct buf text;
-};
-
-static void digest_item(const struct lists_shown *item, void *arg)
+static void followers(struct http_request *req, void *ctx)
 {
-    struct digest *d = arg;
-    buf_clear(&d->text);
-    buf_printf(&d->text, "%" PRIx64 " %" PRId64 " %zu ", d->hash, item->time, item->id.len);
-    buf_append_bytes(&d->text, item->id);
-    buf_append_bytes(&d->text, item->data);
-    d->hash = XXH3_64bits(d->text.ptr, d->text.len);
-    d->items++;
-}
-
-static void collect_key(struct bytes key, void *names)
-{
-    list_name_append(names, key);
-}
-
-/* Appends a key with the number of its items and their digest, unless its list is empty. */
-static enum lists_result append_key(
-    struct lists_server *server, struct bytes key, struct page *page, struct digest *d, struct error *error)
-{
-    d->hash = d->items = 0;
-    enum lists_result r = lists_get(server->lists, key, LISTS_KEEP_MAX, NULL, digest_item, d, error);
-    buf_clear(&page->last);
-    buf_append_bytes(&page->last, key);
-    if (r != LISTS_OK || d->items == 0)
-        return r;
-    begin_element(page);
-    buf_append_str(&page->out, "{\"key\":");
-    buf_append_json(&page->out, key);
-    buf_printf(&page->out, ",\"items\":%" PRIu64 ",\"digest\":\"%016" PRIx64 "\"}", d->items, d->hash);
-    return r;
+    struct bytes author;
+    if (take_name(req, "author", &author))
+        reply_names(req, ctx, &author);
 }
 
 static void keys(struct http_request *req, void *ctx)
 {
-    struct lists_server *server = ctx;
-    struct page page = {0};
-    struct digest d = {0};
-    struct buf names = {0};
-    struct bytes key, left, after = bytes_of("", 0);
-    struct error error;
-    if (!http_param_u64(req, "limit", KEYS_MAX, 1, KEYS_MAX, &page.limit))
-        return;
-    (void)http_param(req, "after", &after);
-    buf_append_str(&page.out, "{\"keys\":[");
-    enum lists_result r = lists_keys(server->lists, after, page.limit + 1, collect_key, &names, &error);
-    left = buf_bytes(&names);
-    uint64_t read = 0;
-    for (uint64_t n = 0; r == LISTS_OK && list_name_take(&left, &key); n++) {
-        page.is_cut = n == page.limit || read >= KEYS_WORK;
-        if (page.is_cut)
-            break;
-        r = append_key(server, key, &page, &d, &error);
-        read += d.items;
-    }
-    reply_page(req, &page, r, &error);
-    buf_free(&names);
-    buf_free(&d.text);
+    reply_names(req, ctx, NULL);
 }
 
 const struct http_route lists_routes[] = {
@@ -487,7 +427,7 @@ const struct http_route lists_routes[] = {
         .help = "add the edges FOLLOWER<TAB>AUTHOR in the lines of the body; remove=1: remove them"},
     HTTP_ROUTE("/followers", HTTP_GET_, 0, followers, "author limit after format",
         "the saved followers of author=, in byte order; after=: those after the `next` of an answer"),
-    HTTP_ROUTE("/keys", HTTP_GET_, 0, keys, "limit after",
-        "the saved lists in the order of their keys, with the digest of their items"),
+    HTTP_ROUTE("/keys", HTTP_GET_, 0, keys, "limit after format",
+        "the keys with a saved list, in byte order; after=: those after the `next` of an answer"),
     {.path = NULL},
 };

@@ -32,7 +32,7 @@ struct list_feed {
     struct buf collected;    /* operations of the lines from the change's cursor to the stream's cursor */
     struct buf texts[LIST_FEED_FIELDS], names;
     char tag[STREAM_CURSOR_TEXT]; /* of the change */
-    enum { IDLE, STORING, REFUSED } state;
+    bool is_storing;
     struct stats_counter *lines, *bad;
 };
 
@@ -55,18 +55,14 @@ static struct bytes text_of(const struct json_value *v, struct buf *number)
     return number->len > 0 ? buf_bytes(number) : BYTES_NONE;
 }
 
-static bool is_name(struct bytes text)
-{
-    return text.len > 0 && text.len <= LIST_NAME_MAX;
-}
-
 /* Appends a name. Returns false if the value is none. */
 static bool add_name(struct list_feed *f, const struct json_value *v)
 {
     struct bytes name = text_of(v, &f->texts[LIST_FEED_KEYS]);
-    if (is_name(name))
+    bool is_valid = list_name_is_valid(name);
+    if (is_valid)
         list_name_append(&f->names, name);
-    return is_name(name);
+    return is_valid;
 }
 
 static bool add_element(const struct json_doc *item, size_t i, void *arg)
@@ -161,33 +157,30 @@ static const char *take_line(struct list_feed *f, struct bytes line)
     return reason;
 }
 
-static void store(struct list_feed *f)
-{
-    f->state = STORING;
-    lists_server_change(f->server, &f->change);
-}
-
 /* Stores the collected operations and the stream's cursor. */
 static void store_collected(struct list_feed *f)
 {
     const struct stream_cursor *at = stream_client_cursor(stream_feed_client(f->stream));
     struct buf used = f->change.ops;
-    if (f->state != IDLE || at->offset == f->server->stream_offset)
+    if (f->is_storing || at->offset == f->server->stream_offset)
         return;
     buf_clear(&used);
     f->change.ops = f->collected;
     f->collected = used;
     stream_cursor_print(at, f->tag);
     f->change.cursor = (struct lists_cursor){at->offset, bytes_str(f->tag)};
-    store(f);
+    f->is_storing = true;
+    lists_server_change(f->server, &f->change);
 }
 
 static void on_done(struct lists_change *change, enum journal_result r)
 {
     struct list_feed *f = (struct list_feed *)change;
-    f->state = r == JOURNAL_OK ? IDLE : REFUSED;
-    if (r != JOURNAL_OK)
+    if (r != JOURNAL_OK) {
+        lists_server_keep(f->server, change);
         return;
+    }
+    f->is_storing = false;
     f->server->stream_offset = change->cursor.offset;
     stream_client_resume(stream_feed_client(f->stream));
     store_collected(f);
@@ -277,12 +270,6 @@ void list_feed_stop(struct list_feed *f)
 {
     if (f)
         stream_feed_stop(f->stream);
-}
-
-void list_feed_tick(struct list_feed *f)
-{
-    if (f && f->state == REFUSED)
-        store(f);
 }
 
 void list_feed_free(struct list_feed **fp)

@@ -7,8 +7,8 @@
  * 1. The operations and the cursor after their lines are one change of the lists (lists.h). After a kill, the feed continues at
  *    the cursor.
  * 2. A line that is not valid is counted and logged, and changes nothing.
- * 3. While a change is stored, further operations collect. At LIST_FEED_MAX bytes the stream pauses. list_feed_tick repeats a
- *    refused change.
+ * 3. While a change is stored, further operations collect. At LIST_FEED_MAX bytes the stream pauses. A refused change is
+ *    repeated.
  * 4. stream_feed.h describes when the feed stops. */
 #ifndef MILLRACE_LIST_FEED_H
 #define MILLRACE_LIST_FEED_H
@@ -35,8 +35,6 @@ struct list_feed;
 struct list_feed *list_feed_new(struct lists_server *server, struct error *error);
 /* Calls no function of the lists any more. *f may be NULL. */
 void list_feed_stop(struct list_feed *f);
-/* Call about once a second. */
-void list_feed_tick(struct list_feed *f);
 /* Call after lists_close, because the lists may have the feed's change. */
 void list_feed_free(struct list_feed **f);
 

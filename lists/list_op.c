@@ -6,6 +6,11 @@
 
 #define HEAD 18 /* bytes before the id */
 
+bool list_name_is_valid(struct bytes name)
+{
+    return name.len > 0 && name.len <= LIST_NAME_MAX && bytes_is_utf8(name);
+}
+
 void list_name_append(struct buf *names, struct bytes name)
 {
     assert(name.len > 0 && name.len <= LIST_NAME_MAX);

@@ -33,6 +33,8 @@ struct list_op {
     struct bytes names; /* as list_name_append writes them */
 };
 
+/* True for UTF-8 of 1 to LIST_NAME_MAX bytes: JSON shows such a name as it is, so that the name can be asked again. */
+bool list_name_is_valid(struct bytes name);
 /* Appends a name of 1 to LIST_NAME_MAX bytes. */
 void list_name_append(struct buf *names, struct bytes name);
 /* Removes the first name from *names. Returns false if *names is empty, or if it does not begin with a name. */

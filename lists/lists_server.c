@@ -13,6 +13,22 @@ void lists_server_change(struct lists_server *server, struct lists_change *chang
         change->done(change, r);
 }
 
+void lists_server_keep(struct lists_server *server, struct lists_change *change)
+{
+    STAILQ_INSERT_TAIL(&server->refused, change, link);
+}
+
+void lists_server_repeat(struct lists_server *server)
+{
+    STAILQ_HEAD(, lists_change) all = STAILQ_HEAD_INITIALIZER(all);
+    struct lists_change *c;
+    STAILQ_CONCAT(&all, &server->refused);
+    while ((c = STAILQ_FIRST(&all))) {
+        STAILQ_REMOVE_HEAD(&all, link);
+        lists_server_change(server, c);
+    }
+}
+
 void lists_append_time(struct buf *out, usec_t time)
 {
     buf_printf(out, "%" PRId64 ".%06" PRId64, time / USEC_PER_SEC, time % USEC_PER_SEC);

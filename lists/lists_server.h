@@ -11,11 +11,15 @@ struct lists_server {
     struct lists *lists;
     struct disk_guard *guard;
     uint64_t stream_offset; /* the lines of the stream before this offset are made */
+    STAILQ_HEAD(, lists_change) refused;
     struct stats_counter *reads, *shown;
 };
 
 /* Accepts a change, or calls its `done` with the reason of the refusal. */
 void lists_server_change(struct lists_server *server, struct lists_change *change);
+/* Keeps a change that was refused, for lists_server_repeat. */
+void lists_server_keep(struct lists_server *server, struct lists_change *change);
+void lists_server_repeat(struct lists_server *server);
 /* Appends a time as seconds with six decimals, which bytes_to_usec reads. */
 void lists_append_time(struct buf *out, usec_t time);
 

@@ -59,8 +59,7 @@ static void on_tick(void *ctx)
 {
     struct wiring *w = ctx;
     lists_tick(w->server.lists, clock_monotonic());
-    list_feed_tick(w->feed);
-    edge_file_tick(w->edges);
+    lists_server_repeat(&w->server);
     const char *failure = lists_failure(w->server.lists);
     if (failure)
         daemon_set_notice(w->server.daemon, "storage", NOTICE_ALARM, DAEMON_REPAIR_DISK, failure);
@@ -115,6 +114,7 @@ static int start(struct daemon *d, void **ctx, struct error *error)
     struct wiring *w = mem_zalloc(sizeof *w);
     *ctx = w;
     w->server.daemon = d;
+    STAILQ_INIT(&w->server.refused);
     w->notify = loop_notify_new(daemon_base(d), on_lists, w);
     int status = open_lists(w, o, error);
     if (status != 0)

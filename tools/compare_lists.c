@@ -1,8 +1,7 @@
 /* millrace compare_lists: compares all lists of two instances of `lists`.
  *
- * Both instances give their keys in the same order, with a digest of each list. A key whose digests differ is read from both,
- * also what is not saved yet. While a difference remains, it is read again until `settle` has passed, because the instances may
- * get a change at different times. */
+ * Both instances give their keys in the same order. Each list is read from both, also what is not saved yet. While a list
+ * differs, it is read again until `settle` has passed, because the instances may get a change at different times. */
 #include "base/url.h"
 #include "daemon/daemon.h"
 #include "json/json_fields.h"
@@ -31,24 +30,23 @@ struct side {
     struct json_doc *page;
     size_t at, n;
     bool has_ended;
-    struct buf after;
+    struct buf after, reply;
 };
 
-/* Returns the reply of status 200, or NULL after printing the error. Takes the memory of `target`. */
-static struct json_doc *ask(const struct side *s, struct buf *target)
+/* Returns the reply of status 200, also as text, or NULL after printing the error. Takes the memory of `target`. */
+static struct json_doc *ask(const struct side *s, struct buf *target, struct buf *reply)
 {
-    struct buf reply = {0};
     const char *why;
+    buf_clear(reply);
     buf_append_char(target, '\0');
     const struct http_call_spec call = {.method = "GET", .target = target->ptr, .timeout = REPLY_TIMEOUT};
-    int status = tool_request(s->url, s->token, &call, &reply, &why);
-    struct json_doc *doc = status ? json_doc_parse(buf_bytes(&reply)) : NULL;
+    int status = tool_request(s->url, s->token, &call, reply, &why);
+    struct json_doc *doc = status ? json_doc_parse(buf_bytes(reply)) : NULL;
     if (status != 200 || !doc) {
         struct bytes detail = status ? json_doc_text(doc, "/detail") : bytes_str(why);
         tool_fail(EX_TEMPFAIL, "%s: %.*s", s->url, (int)detail.len, detail.len ? detail.ptr : "");
         json_doc_free(&doc);
     }
-    buf_free(&reply);
     buf_free(target);
     return doc;
 }
@@ -67,7 +65,7 @@ static int load(struct side *s)
         buf_append_str(&target, "/keys?after=");
         url_encode(buf_bytes(&s->after), &target);
         json_doc_free(&s->page);
-        s->page = ask(s, &target);
+        s->page = ask(s, &target, &s->reply);
         if (!s->page)
             return EX_TEMPFAIL;
         s->at = 0;
@@ -76,47 +74,41 @@ static int load(struct side *s)
     return EX_OK;
 }
 
-static struct bytes member(const struct side *s, const char *name)
-{
-    return s->has_ended ? BYTES_NONE : json_doc_text(s->page, "/keys/%zu/%s", s->at, name);
-}
-
-static struct json_doc *read_list(const struct side *s, struct bytes key)
+static struct json_doc *read_page(struct side *s, struct bytes key, struct bytes before)
 {
     struct buf target = {0};
     buf_append_str(&target, "/get?limit=" ITEMS "&key=");
     url_encode(key, &target);
-    return ask(s, &target);
+    if (before.len > 0)
+        buf_append_str(&target, "&before=");
+    url_encode(before, &target);
+    return ask(s, &target, &s->reply);
 }
 
+/* False also for an item that both do not have: the pages differ. */
 static bool is_same_item(struct json_doc *const lists[2], size_t i)
 {
-    static const char *const texts[] = {"id", "data"};
+    static const char *const members[] = {"id", "data", "time"};
     char pointer[48];
-    for (size_t k = 0; k < 2; k++)
-        if (!bytes_equal(json_doc_text(lists[0], "/items/%zu/%s", i, texts[k]),
-                json_doc_text(lists[1], "/items/%zu/%s", i, texts[k])))
+    for (size_t k = 0; k < 3; k++) {
+        snprintf(pointer, sizeof pointer, "/items/%zu/%s", i, members[k]);
+        struct json_value a = json_doc_at(lists[0], pointer), b = json_doc_at(lists[1], pointer);
+        if (a.type == JSON_MISSING || a.type != b.type ||
+            (a.type == JSON_STRING ? !bytes_equal(a.v.string, b.v.string) : a.v.u64 != b.v.u64))
             return false;
-    snprintf(pointer, sizeof pointer, "/items/%zu/time", i);
-    struct json_value a = json_doc_at(lists[0], pointer), b = json_doc_at(lists[1], pointer);
-    return a.type == b.type && a.v.u64 == b.v.u64;
+    }
+    return true;
 }
 
-/* Returns the number of the first item that differs, or SIZE_MAX. */
-static size_t first_difference(struct json_doc *const lists[2])
-{
-    size_t a = json_doc_length(lists[0], "/items"), b = json_doc_length(lists[1], "/items"), i = 0;
-    while (i < a && i < b && is_same_item(lists, i))
-        i++;
-    return i == a && i == b ? SIZE_MAX : i;
-}
-
-static void print_difference(struct bytes key, struct json_doc *const lists[2], size_t i)
+/* Prints the first item that differs; `n` is the number of earlier items. */
+static void print_difference(struct bytes key, struct json_doc *const lists[2], size_t n)
 {
     struct buf out = {0};
+    size_t i = 0;
+    while (is_same_item(lists, i))
+        i++;
     buf_append_json(&out, key);
-    buf_printf(&out, ": %zu and %zu items; item %zu is ", json_doc_length(lists[0], "/items"),
-        json_doc_length(lists[1], "/items"), i + 1);
+    buf_printf(&out, ": item %zu is ", n + i + 1);
     for (size_t k = 0; k < 2; k++) {
         struct bytes id = json_doc_text(lists[k], "/items/%zu/id", i);
         buf_append_str(&out, k > 0 ? " and " : "");
@@ -129,22 +121,44 @@ static void print_difference(struct bytes key, struct json_doc *const lists[2], 
     buf_free(&out);
 }
 
-/* Reads a key of both until the lists are equal or `settle` has passed. Returns EX_OK, DIFFERENT or EX_TEMPFAIL. */
+/* Reads the pages of a key of both. Returns EX_OK, DIFFERENT or EX_TEMPFAIL. */
+static int compare_once(struct side sides[2], struct bytes key, bool prints)
+{
+    struct buf before = {0};
+    size_t n = 0;
+    int status;
+    do {
+        struct json_doc *lists[2] = {read_page(&sides[0], key, buf_bytes(&before)), NULL};
+        if (lists[0])
+            lists[1] = read_page(&sides[1], key, buf_bytes(&before));
+        bool is_same = bytes_equal(buf_bytes(&sides[0].reply), buf_bytes(&sides[1].reply));
+        status = !lists[1] ? EX_TEMPFAIL : is_same ? EX_OK : DIFFERENT;
+        if (status == DIFFERENT && prints)
+            print_difference(key, lists, n);
+        n += json_doc_length(lists[0], "/items");
+        buf_clear(&before);
+        buf_append_bytes(&before, json_doc_text(lists[0], "/next"));
+        json_doc_free(&lists[0]);
+        json_doc_free(&lists[1]);
+    } while (status == EX_OK && before.len > 0);
+    buf_free(&before);
+    return status;
+}
+
+/* Reads a key of both until the lists are equal or `settle` has passed. */
 static int compare_key(struct side sides[2], struct bytes key, usec_t settle)
 {
     for (usec_t end = clock_monotonic() + settle;; clock_sleep(POLL)) {
-        struct json_doc *lists[2] = {read_list(&sides[0], key), NULL};
-        if (lists[0])
-            lists[1] = read_list(&sides[1], key);
-        bool is_read = lists[0] && lists[1], is_last = clock_monotonic() >= end;
-        size_t i = is_read ? first_difference(lists) : 0;
-        if (is_read && i != SIZE_MAX && is_last)
-            print_difference(key, lists, i);
-        json_doc_free(&lists[0]);
-        json_doc_free(&lists[1]);
-        if (!is_read || i == SIZE_MAX || is_last)
-            return !is_read ? EX_TEMPFAIL : i == SIZE_MAX ? EX_OK : DIFFERENT;
+        bool is_last = clock_monotonic() >= end;
+        int status = compare_once(sides, key, is_last);
+        if (status != DIFFERENT || is_last)
+            return status;
     }
+}
+
+static struct bytes key_of(const struct side *s)
+{
+    return s->has_ended ? BYTES_NONE : json_doc_text(s->page, "/keys/%zu", s->at);
 }
 
 static int compare_all(struct side sides[2], int64_t limit, usec_t settle, uint64_t *keys)
@@ -156,10 +170,9 @@ static int compare_all(struct side sides[2], int64_t limit, usec_t settle, uint6
                 return EX_TEMPFAIL;
         if (sides[0].has_ended && sides[1].has_ended)
             break;
-        struct bytes a = member(&sides[0], "key"), b = member(&sides[1], "key");
+        struct bytes a = key_of(&sides[0]), b = key_of(&sides[1]);
         int order = sides[0].has_ended ? 1 : sides[1].has_ended ? -1 : bytes_compare(a, b);
-        bool is_same = order == 0 && bytes_equal(member(&sides[0], "digest"), member(&sides[1], "digest"));
-        int status = is_same ? EX_OK : compare_key(sides, order > 0 ? b : a, settle);
+        int status = compare_key(sides, order > 0 ? b : a, settle);
         if (status == EX_TEMPFAIL)
             return status;
         different += status == DIFFERENT;
@@ -187,6 +200,7 @@ static int run(const struct options *o)
     for (size_t k = 0; k < 2; k++) {
         json_doc_free(&sides[k].page);
         buf_free(&sides[k].after);
+        buf_free(&sides[k].reply);
     }
     free(token);
     return tool_flush(status);
