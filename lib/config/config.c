@@ -242,7 +242,8 @@ const char *config_place(const char *key)
         const char *keys, *place;
     } places[] = {
         {"time time_unit time_format time_default skip_if keep_if max_ahead optional resolution", "[input]"},
-        {"key label value scale having max_keys", "a section [total NAME] or [subtotal NAME]"},
+        {"key label having max_keys", "a section [total NAME] or [subtotal NAME]"},
+        {"value scale round max_value", "a section [total NAME]"},
         {"retain_age retain_bytes auto_create", "[pubsub]"},
         {"max_depth max_bytes max_message lines", "[simplequeue]"},
         {"public_path public_port tokens_file allowed_origins embed_origins", "[api]"},
