@@ -26,6 +26,7 @@ struct nats_client {
     natsConnection *connection;
     jsCtx *js;
     uint64_t number; /* see nats_client_number */
+    size_t server;   /* modulo the number of addresses: the next one to connect to */
     char why[ERROR_TEXT];
 };
 
@@ -47,14 +48,11 @@ void nats_client_fail(struct nats_client *c, natsStatus s, const char *what)
     snprintf(c->why, sizeof c->why, "%s%s%s", what, s == NATS_OK ? "" : ": ", s == NATS_OK ? "" : text);
 }
 
-static bool connect_if_needed(struct nats_client *c)
+static bool connect_to(struct nats_client *c, size_t server)
 {
     jsOptions options;
     struct error error;
-    if (c->connection && natsConnection_Status(c->connection) == NATS_CONN_STATUS_CONNECTED)
-        return true;
-    nats_client_disconnect(c);
-    natsOptions *settings = nats_settings_new(c->config.options, c->config.name, &error);
+    natsOptions *settings = nats_settings_new(c->config.options, server, c->config.name, &error);
     if (!settings) {
         snprintf(c->why, sizeof c->why, "%s", error.text);
         return false;
@@ -69,17 +67,30 @@ static bool connect_if_needed(struct nats_client *c)
         nats_client_fail(c, s, "cannot connect to a nats-server");
         nats_client_disconnect(c);
     }
-    c->number++;
     return s == NATS_OK;
+}
+
+static bool connect_if_needed(struct nats_client *c)
+{
+    size_t n = nats_settings_servers(c->config.options);
+    bool is_connected = c->connection && natsConnection_Status(c->connection) == NATS_CONN_STATUS_CONNECTED;
+    if (is_connected)
+        return true;
+    nats_client_disconnect(c);
+    for (size_t i = 0; i < n && !is_connected; i++)
+        is_connected = connect_to(c, c->server++ % n);
+    c->number++;
+    return is_connected;
 }
 
 static void run(void *ctx, void *job)
 {
     struct nats_client *c = ctx;
     (void)job;
+    if (!connect_if_needed(c))
+        return;
     c->why[0] = '\0';
-    if (connect_if_needed(c))
-        c->config.perform(c->config.arg);
+    c->config.perform(c->config.arg);
 }
 
 static void on_stuck(void *arg)
@@ -137,12 +148,13 @@ const char *nats_client_error(const struct nats_client *c)
 
 struct nats_client *nats_client_new(const struct nats_client_config *config, struct error *error)
 {
-    natsOptions *tried = nats_settings_new(config->options, config->name, error);
+    natsOptions *tried = nats_settings_new(config->options, 0, config->name, error);
     if (!tried)
         return NULL;
     natsOptions_Destroy(tried);
     struct nats_client *c = mem_zalloc(sizeof *c);
     c->config = *config;
+    c->server = (size_t)clock_wall();
     c->stuck = loop_timer_new(config->base, on_stuck, c);
     c->notify = loop_notify_new(config->base, on_notify, c);
     if (c->notify)

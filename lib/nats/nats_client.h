@@ -2,7 +2,9 @@
  *
  * nats.c blocks, so a thread performs the requests.
  *
- * 1. Without a connection, a request connects first. If this fails, the request fails.
+ * 1. Without a connection, a request connects first: to the address of nats_url after the latest one, or to the next one
+ *    that answers. The first address is random, so that many programs share the servers. If no server answers, the
+ *    request fails.
  * 2. nats.c has no timeout for a TLS handshake and for DNS. If a request takes ten timeouts for each server, the process
  *    exits with status 75 (EX_TEMPFAIL): its thread cannot be stopped. The owner must be able to continue after a kill.
  * 3. The connection, nats_client_fail and nats_client_disconnect belong to the thread while it performs a request. */

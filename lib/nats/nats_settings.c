@@ -99,17 +99,15 @@ size_t nats_settings_servers(const struct options *o)
     return n;
 }
 
-static natsStatus set_servers(natsOptions *to, const struct options *o)
+static natsStatus set_server(natsOptions *to, const struct options *o, size_t i)
 {
-    const char *rest = options_string(o, "nats_url"), *list[SERVERS_MAX];
-    char *urls[SERVERS_MAX];
+    const char *rest = options_string(o, "nats_url");
     struct bytes url;
-    int n = 0;
-    for (; n < SERVERS_MAX && bytes_next_word(&rest, SEPARATORS, &url); n++)
-        list[n] = urls[n] = bytes_dup(url);
-    natsStatus s = natsOptions_SetServers(to, list, n);
-    while (n-- > 0)
-        free(urls[n]);
+    while (bytes_next_word(&rest, SEPARATORS, &url) && i > 0)
+        i--;
+    char *text = bytes_dup(url);
+    natsStatus s = natsOptions_SetURL(to, text);
+    free(text);
     return s;
 }
 
@@ -158,14 +156,14 @@ static void ignore_error(natsConnection *nc, natsSubscription *sub, natsStatus e
     (void)arg;
 }
 
-natsOptions *nats_settings_new(const struct options *o, const char *name, struct error *error)
+natsOptions *nats_settings_new(const struct options *o, size_t server, const char *name, struct error *error)
 {
     natsOptions *to = NULL;
     int64_t timeout = options_int(o, "nats_timeout");
     error->text[0] = '\0';
     natsStatus s = natsOptions_Create(&to);
     if (s == NATS_OK)
-        s = set_servers(to, o);
+        s = set_server(to, o, server);
     if (s == NATS_OK)
         s = set_login(to, o, error);
     if (s == NATS_OK)

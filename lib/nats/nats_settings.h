@@ -33,7 +33,8 @@ int nats_settings_check(const struct options *o, struct error *error);
 /* Checks that the option is a name of a JetStream stream. */
 int nats_settings_check_stream(const struct options *o, const char *option, struct error *error);
 size_t nats_settings_servers(const struct options *o); /* number of addresses in nats_url */
-/* Returns the options of a connection, which the caller destroys, or NULL with the error. Reads the files. */
-natsOptions *nats_settings_new(const struct options *o, const char *name, struct error *error);
+/* Returns the options of a connection to address `server` (from 0) of nats_url, which the caller destroys, or NULL with the
+ * error. Reads the files. */
+natsOptions *nats_settings_new(const struct options *o, size_t server, const char *name, struct error *error);
 
 #endif

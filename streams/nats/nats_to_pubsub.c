@@ -190,7 +190,7 @@ static void see_read(struct cell *c)
     c->run.until = c->run.until < now ? c->run.until : now;
     bool wants_server = copier_wants_server(c->copier) && !c->has_run;
     if (wants_server && (c->changed_at == 0 || clock_monotonic() - c->changed_at > CHANGE_EVERY)) {
-        nats_client_disconnect(c->nats); /* the next connection is to a server at random */
+        nats_client_disconnect(c->nats); /* the next connection is to the next server */
         c->changed_at = clock_monotonic();
         c->found_at = 0;
     }

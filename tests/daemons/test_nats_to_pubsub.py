@@ -148,7 +148,7 @@ class NatsToPubsub(CellTest):
         with_hole.start()
         wait_until(lambda: "state" in Client(with_hole).api("STREAM.INFO.clicks"), "the stream")
         self.publish("q1", 5, 5, [])
-        self.server = types.SimpleNamespace(url=" ".join([with_hole.url] + 3 * [other.url]))  # the copier chooses at random
+        self.server = types.SimpleNamespace(url=with_hole.url + " " + other.url)
         cell = Cell(self, "cell")
         cell.wait_trouble("messages 3 to 4 of queue q1")
         self.server = other.start()
@@ -253,6 +253,19 @@ class NatsToPubsub(CellTest):
             host.put([b"%d" % i])
             cell.wait_lines([b"%d" % n for n in range(i + 1)])
             self.cut(links)
+
+    def test_the_next_server_of_the_list(self):
+        """Each new connection is to the next server that answers, also if all of them work."""
+        links = [Link(self, self.server.port) for _ in range(3)]
+        self.nats_url = lambda: " ".join([links[0].url, "nats://127.0.0.1:1", links[1].url, links[2].url])
+        self.add_stream()
+        Cell(self, "cell1")
+        for n in range(1, 10):
+            wait_until(lambda: sum(len(link.sockets) for link in links) == 2, "connection %d" % n)
+            made = [link.made for link in links]
+            self.assertEqual((sum(made), max(made) - min(made) <= 1), (n, True), made)
+            for link in links:
+                link.mend()
 
     def cut(self, links):
         """Until the programs connect again."""
