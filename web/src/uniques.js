@@ -85,7 +85,7 @@ export function retentionPanel(unique, key, view) {
     const shown = rows.filter((row) => row.n !== 0);
     const weeks = Math.max(0, ...shown.map((row) => row.retained.length));
     const line = (row) => h("tr", {}, h("th", { scope: "row" }, row.date), h("td", { class: "number" }, row.n === null ? "–" : count(row.n)), row.retained.map(cell));
-    p.note(`Week of the first visit, and the share seen again 1 to ${WEEKS - 1} weeks later.`, shown.length && shown.length < rows.length ? "Weeks without new members are left out." : "");
+    p.note(`Week of the first visit, and the share seen again 1 to ${WEEKS - 1} weeks later.`, shown.length && shown.length < rows.length ? "Weeks without new members are left out." : "", reply.visitor_key);
     p.show(!shown.length ? h("p", { class: "muted" }, `None was first seen in the last ${WEEKS} weeks.`) : h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Retention: ${name}` }, h("table", { class: "retention" },
       h("thead", {}, h("tr", {}, ["Week of", "New", ...Array.from({ length: weeks }, (_, i) => `+${i + 1}`)].map((text) => h("th", { scope: "col" }, text)))),
       h("tbody", {}, shown.map(line)))));
