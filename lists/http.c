@@ -232,7 +232,8 @@ struct page {
     struct buf out;
     uint64_t limit, n;
     bool is_text, is_cut; /* is_cut: another page follows */
-    struct buf last;      /* the `before` or `after` of the next page */
+    usec_t time;          /* of the last item */
+    struct buf last;      /* the last id or name, then the `before` or `after` of the next page */
 };
 
 static bool is_full(struct page *page)
@@ -280,14 +281,6 @@ static void reply_page(
     buf_free(&page->last);
 }
 
-static void set_place(const struct lists_shown *item, struct buf *last)
-{
-    buf_clear(last);
-    lists_append_time(last, item->time);
-    buf_append_char(last, ':');
-    buf_append_bytes(last, item->id);
-}
-
 static void append_item(const struct lists_shown *item, void *arg)
 {
     struct page *page = arg;
@@ -295,7 +288,9 @@ static void append_item(const struct lists_shown *item, void *arg)
     if (is_full(page))
         return;
     begin_element(page);
-    set_place(item, &page->last);
+    page->time = item->time;
+    buf_clear(&page->last);
+    buf_append_bytes(&page->last, item->id);
     if (page->is_text) {
         lists_append_time(out, item->time);
         buf_append_char(out, '\t');
@@ -349,6 +344,14 @@ static void get(struct http_request *req, void *ctx)
     }
     enum lists_result r =
         lists_get(server->lists, key, page.limit + 1, has_place ? &place : NULL, append_item, &page, &error);
+    if (page.is_cut) {
+        struct buf next = {0};
+        lists_append_time(&next, page.time);
+        buf_append_char(&next, ':');
+        buf_append_bytes(&next, buf_bytes(&page.last));
+        buf_free(&page.last);
+        page.last = next;
+    }
     stats_add(server->reads, 1);
     stats_add(server->shown, page.n);
     reply_page(req, &page, r, &error);

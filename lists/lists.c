@@ -465,7 +465,7 @@ static bool find_item(const struct read *r, const struct list_entry *e, struct l
 {
     struct list_item record = {0};
     struct bytes code;
-    const struct unsaved_item *item = unsaved_find_item(&r->lists->unsaved, e->id);
+    const struct unsaved_item *item = unsaved_find_item(&r->lists->unsaved, e->id, e->hash);
     if (list_txn_get(r->txn, LIST_TABLE_ITEMS, e->id, &code) && !list_item_decode(&record, code)) {
         list_txn_set_damaged(r->txn, LIST_TABLE_ITEMS, e->id);
         return false;

@@ -31,7 +31,11 @@ void lists_server_repeat(struct lists_server *server)
 
 void lists_append_time(struct buf *out, usec_t time)
 {
-    buf_printf(out, "%" PRId64 ".%06" PRId64, time / USEC_PER_SEC, time % USEC_PER_SEC);
+    char fraction[7] = ".";
+    buf_append_u64(out, (uint64_t)(time / USEC_PER_SEC));
+    for (usec_t i = 6, left = time % USEC_PER_SEC; i > 0; i--, left /= 10)
+        fraction[i] = (char)('0' + left % 10);
+    buf_append(out, fraction, sizeof fraction);
 }
 
 void lists_extra_stats(void *ctx, bool json, struct buf *out)

@@ -92,10 +92,10 @@ void unsaved_item_release(struct unsaved *u, struct unsaved_item *item)
     give(u, item);
 }
 
-const struct unsaved_item *unsaved_find_item(struct unsaved *u, struct bytes id)
+const struct unsaved_item *unsaved_find_item(struct unsaved *u, struct bytes id, uint32_t hash)
 {
     struct unsaved_item *item;
-    HASH_FIND(hh, u->items, id.ptr, id.len, item);
+    HASH_FIND_BYHASHVALUE(hh, u->items, id.ptr, id.len, hash, item);
     return item;
 }
 

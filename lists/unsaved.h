@@ -98,8 +98,8 @@ struct unsaved_item *unsaved_put_item(
 /* Returns an item that only carries an id, with one reference. */
 struct unsaved_item *unsaved_item_name(struct unsaved *u, struct bytes id);
 void unsaved_item_release(struct unsaved *u, struct unsaved_item *item);
-/* Returns the newest version of an id, or NULL. */
-const struct unsaved_item *unsaved_find_item(struct unsaved *u, struct bytes id);
+/* Returns the newest version of an id with this text_hash, or NULL. */
+const struct unsaved_item *unsaved_find_item(struct unsaved *u, struct bytes id, uint32_t hash);
 
 /* Adds an entry to a key, or a removal if the time is LIST_NO_TIME, by the operation with this sequence. */
 void unsaved_put(struct unsaved *u, struct bytes key, struct unsaved_item *item, usec_t time,

@@ -80,6 +80,11 @@ static const char *data_of(const char *key, const char *id, size_t *n)
     return found ? data : NULL;
 }
 
+static const struct unsaved_item *find(const char *id)
+{
+    return unsaved_find_item(&u, bytes_str(id), (uint32_t)text_hash(bytes_str(id)));
+}
+
 static void test_a_log_is_merged(void **state)
 {
     (void)state;
@@ -88,7 +93,7 @@ static void test_a_log_is_merged(void **state)
     add_many("k", 100);
     assert_null(data_of("k", "old", &n));
     assert_in_range(n, LIMIT, 3 * LIMIT);
-    assert_non_null(unsaved_find_item(&u, BYTES_LITERAL("old"))); /* until it is saved */
+    assert_non_null(find("old")); /* until it is saved */
 }
 
 static void test_newer_data_of_a_stored_item_stays(void **state)
@@ -121,11 +126,11 @@ static void test_versions(void **state)
     add("k", "i", "first", 1, 1);
     add("other", "i", "second", 1, 2);
     assert_string_equal(data_of("k", "i", &n), "first");
-    const struct unsaved_item *newest = unsaved_find_item(&u, BYTES_LITERAL("i"));
+    const struct unsaved_item *newest = find("i");
     assert_int_equal(newest->added, 2);
     unsaved_item_release(&u, unsaved_put_item(&u, BYTES_LITERAL("i"), BYTES_NONE, true, 3, 1));
     add("third", "i", "fourth", 1, 4);
-    newest = unsaved_find_item(&u, BYTES_LITERAL("i"));
+    newest = find("i");
     assert_int_equal(newest->added, 4);
     assert_int_equal(newest->removed, 3);
 }
