@@ -60,6 +60,14 @@ static int open_env(const char *path, unsigned flags, MDB_env **env)
     return r == 0 ? mdb_reader_check(*env, &stale) : r;
 }
 
+/* LMDB returns EIO for a short write, which sets no errno: the disk is full. */
+static int commit(MDB_txn *txn)
+{
+    errno = 0;
+    int r = mdb_txn_commit(txn);
+    return r == EIO && errno != EIO ? ENOSPC : r;
+}
+
 static int open_tables(struct list_store *s)
 {
     MDB_txn *txn;
@@ -68,7 +76,7 @@ static int open_tables(struct list_store *s)
         r = mdb_dbi_open(
             txn, names[i], MDB_CREATE | (i == LIST_TABLE_EDGES ? MDB_DUPSORT : 0), &s->tables[i]);
     if (r == 0)
-        return mdb_txn_commit(txn);
+        return commit(txn);
     mdb_txn_abort(txn);
     return r;
 }
@@ -179,7 +187,7 @@ enum lists_result list_txn_commit(struct list_txn **tp, uint64_t position)
     list_txn_put(t, LIST_TABLE_META, BYTES_LITERAL("position"), bytes_of(number, sizeof number));
     if (t->error->code != 0)
         return list_txn_end(tp);
-    int r = mdb_txn_commit(t->txn);
+    int r = commit(t->txn);
     t->txn = NULL;
     *tp = NULL;
     return r == 0 ? LISTS_OK : (enum lists_result)fail(t->store->path, r, t->error);

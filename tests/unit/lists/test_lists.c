@@ -1,5 +1,5 @@
 /* lists: random programs of changes, reads, saves, restarts, kills and full disks equal a model. A session is a child process, which
- * dies at one of its calls that change files, or finds no space there. The cursors of followers count the committed changes.
+ * dies at one of its calls that change files, or finds no space there or only for a part. The cursors of followers count the committed changes.
  *
  * MILLRACE_PROGRAMS programs (default 150) from MILLRACE_SEED (default 1). */
 #include "support/cm.h"
@@ -31,25 +31,33 @@ static bool is_fault(bool takes_space)
         _exit(KILLED);
     if (!takes_space || n < full_from || n >= full_to)
         return false;
-    errno = ENOSPC;
     return true;
 }
 
-#define INTERPOSE(result, name, parameters, takes_space, ...)                                                \
+static int no_space(void)
+{
+    errno = ENOSPC;
+    return -1;
+}
+
+/* `part` is the call that writes only a part. */
+#define INTERPOSE(result, name, parameters, takes_space, part, ...)                                          \
     result name parameters                                                                                   \
     {                                                                                                        \
         static result(*next) parameters;                                                                     \
         if (!next)                                                                                           \
             *(void **)&next = dlsym(RTLD_NEXT, #name);                                                       \
-        return is_fault(takes_space) ? -1 : next(__VA_ARGS__);                                               \
+        return is_fault(takes_space) ? part : next(__VA_ARGS__);                                             \
     }
-INTERPOSE(ssize_t, pwrite, (int fd, const void *p, size_t n, off_t at), at > 8192, fd, p, n,
-    at) /* below: the store's meta pages, which take no space */
-INTERPOSE(ssize_t, pwritev, (int fd, const struct iovec *p, int n, off_t at), true, fd, p, n, at)
-INTERPOSE(ssize_t, writev, (int fd, const struct iovec *p, int n), true, fd, p, n)
-INTERPOSE(int, fdatasync, (int fd), false, fd)
-INTERPOSE(int, fsync, (int fd), false, fd)
-INTERPOSE(int, fallocate, (int fd, int mode, off_t at, off_t n), true, fd, mode, at, n)
+#define PART(...) (n > 1 && calls % 2 ? next(__VA_ARGS__) : no_space())
+INTERPOSE(ssize_t, pwrite, (int fd, const void *p, size_t n, off_t at), at > 8192, PART(fd, p, n / 2, at), fd,
+    p, n, at) /* below: the store's meta pages, which take no space */
+INTERPOSE(ssize_t, pwritev, (int fd, const struct iovec *p, int n, off_t at), true, PART(fd, p, n / 2, at),
+    fd, p, n, at)
+INTERPOSE(ssize_t, writev, (int fd, const struct iovec *p, int n), true, PART(fd, p, n / 2), fd, p, n)
+INTERPOSE(int, fdatasync, (int fd), false, -1, fd)
+INTERPOSE(int, fsync, (int fd), false, -1, fd)
+INTERPOSE(int, fallocate, (int fd, int mode, off_t at, off_t n), true, no_space(), fd, mode, at, n)
 
 /* A failed check ends the session with the status 1. */
 #define CHECK(condition)                                                                                     \
