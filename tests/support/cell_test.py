@@ -1,12 +1,12 @@
 """What the tests of nats_to_pubsub share: queues with relays, a nats-server, and cells, all on fixed addresses."""
+import contextlib
 import json
 import signal
 import threading
 import time
 import zlib
 
-import harness
-from harness import query, request, wait_until
+from harness import UNREACHABLE, query, request, wait_until
 from nats_test import Client, NatsServer, NatsTest, gave_up
 
 
@@ -35,7 +35,7 @@ class Putter(threading.Thread):
             try:
                 reply = request(self.host.url, "POST", "/mput?" + query(producer="test", mark=self.n, next=self.n + BATCH),
                                 body, timeout=10)
-            except harness.UNREACHABLE:
+            except UNREACHABLE:
                 continue
             self.n += BATCH if reply.status == 200 else 0
             self.acknowledged.append((time.time(), self.n))
@@ -60,9 +60,11 @@ class Host:
 
     @property
     def id(self):
-        """The first put or the relay makes the queue."""
-        queues = lambda: request(self.url, "GET", "/stats?format=json").json()["queues"]
-        return wait_until(lambda: queues().get("default"), "the queue of " + self.name)["queue_id"]
+        """The first put or the relay makes the queue. simplequeue may be killed now, and starts again."""
+        def queue():
+            with contextlib.suppress(*UNREACHABLE):
+                return request(self.url, "GET", "/stats?format=json").json()["queues"].get("default")
+        return wait_until(queue, "the queue of " + self.name)["queue_id"]
 
     @property
     def partition(self):

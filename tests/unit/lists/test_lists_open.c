@@ -199,7 +199,7 @@ static void assert_first(const char *id)
 static void test_an_item_returns_to_a_busy_list(void **state)
 {
     (void)state;
-    char id[16];
+    char id[24];
     struct error error;
     lists_close(&lists);
     lists = lists_open(
